@@ -2,30 +2,9 @@
 
 use std::sync::Arc;
 
-use delayline::Scheduler;
-use delayline::store::{History, Store};
+use delayline::store::Store;
 
 use crate::Failure;
-use crate::operations::Operations;
-
-/// The store with the tasks, for commands that look into it.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Place {
-    /// The store with the tasks: postgres://, mysql://, redis:// or the path of a file for SQLite; otherwise what the
-    /// environment variable DATABASE_URL says
-    #[arg(long, value_name = "URL")]
-    store: Option<String>,
-}
-
-impl Place {
-    /// The operations on the tasks of the store, which must be there. What is changed has no wake-up sent: a worker finds that
-    /// within a second, as its row says.
-    pub(crate) async fn operations(&self) -> Result<Operations, Failure> {
-        let store = Address::given("--store", self.store.as_ref())?.existing().await?;
-        let builder = Scheduler::builder(Arc::clone(&store)).history(History::Changes);
-        Ok(Operations::new(&builder.build()?, store, "cli".to_owned()))
-    }
-}
 
 /// What is set of a store, beside its address.
 #[derive(Default)]
@@ -246,7 +225,7 @@ impl Address {
     fn missing(&self) -> Failure {
         const ALLOWED: &str = "the path of a file that is there";
         let path = self.text.strip_prefix("sqlite:").unwrap_or(&self.text);
-        match crate::is_path(path) {
+        match crate::arguments::is_path(path) {
             true => Failure::Argument(format!("{} is {path:?}: allowed is {ALLOWED}", self.given_by)),
             false => self.refused(ALLOWED),
         }

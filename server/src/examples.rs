@@ -39,6 +39,89 @@ Examples:
   delayline kinds resume order.cancel";
 
 #[cfg(feature = "_store")]
+pub(crate) const TASKS_LIST: &str = "\
+Examples:
+  delayline tasks list order.cancel --due-before 2026-12-24T18:00:00Z
+  delayline tasks list invoice.remind --state dead --error 502 --json";
+
+#[cfg(feature = "_store")]
+pub(crate) const TASKS_FIND: &str = "\
+Examples:
+  delayline tasks find 42
+  delayline tasks find order-2026 --prefix --server https://delayline.example --token-file token";
+
+#[cfg(feature = "_store")]
+pub(crate) const TASKS_SHOW: &str = "\
+Examples:
+  delayline tasks show order.cancel 42
+  delayline tasks show --id 01a206e5-bc4a-79c8-ab58-4c5bb7cf652e --json";
+
+#[cfg(feature = "_store")]
+pub(crate) const TASKS_EXPLAIN: &str = "\
+Examples:
+  delayline tasks explain order.cancel 42";
+
+#[cfg(feature = "_store")]
+pub(crate) const TASKS_CANCEL: &str = "\
+Examples:
+  delayline tasks cancel order.cancel 42 --reason 'paid by phone'
+  delayline tasks cancel order.cancel --all --key-prefix test- --yes";
+
+#[cfg(feature = "_store")]
+pub(crate) const TASKS_EDIT: &str = "\
+Examples:
+  delayline tasks edit order.cancel 42 --payload '{\"order\":42}'
+  delayline tasks edit order.cancel 42 --payload-file order.json --after 15m";
+
+#[cfg(feature = "_store")]
+pub(crate) const TASKS_RESCHEDULE: &str = "\
+Examples:
+  delayline tasks reschedule order.cancel 42 --at 2026-12-24T18:00:00Z
+  delayline tasks reschedule order.cancel 42 --after 15m";
+
+#[cfg(feature = "_store")]
+pub(crate) const TASKS_SHIFT: &str = "\
+Examples:
+  delayline tasks shift order.cancel 42 --by +10m
+  delayline tasks shift order.cancel --all --by -2h --dry-run";
+
+#[cfg(feature = "_store")]
+pub(crate) const TASKS_RUN: &str = "\
+Examples:
+  delayline tasks run order.cancel 42";
+
+#[cfg(feature = "_store")]
+pub(crate) const TASKS_REDRIVE: &str = "\
+Examples:
+  delayline tasks redrive invoice.remind --all --error 502 --dry-run";
+
+#[cfg(feature = "_store")]
+pub(crate) const TASKS_DISMISS: &str = "\
+Examples:
+  delayline tasks dismiss invoice.remind 7 --reason 'the customer is gone'";
+
+#[cfg(feature = "_store")]
+pub(crate) const TASKS_RERUN: &str = "\
+Examples:
+  delayline tasks rerun invoice.remind 7";
+
+#[cfg(feature = "_store")]
+pub(crate) const KINDS_LIST: &str = "\
+Examples:
+  delayline kinds list
+  delayline kinds list --server http://127.0.0.1:7700";
+
+#[cfg(feature = "_store")]
+pub(crate) const KINDS_PAUSE: &str = "\
+Examples:
+  delayline kinds pause order.cancel --until 2026-12-24T18:00:00Z --reason 'the shop is moving'";
+
+#[cfg(feature = "_store")]
+pub(crate) const KINDS_RESUME: &str = "\
+Examples:
+  delayline kinds resume order.cancel";
+
+#[cfg(feature = "_store")]
 pub(crate) const FORECAST: &str = "\
 Examples:
   delayline forecast

@@ -1,10 +1,11 @@
 //! `delayline forecast`: how many tasks are due soon.
 
-use delayline::{Kind, State, defaults};
+use delayline::defaults;
 
 use crate::Failure;
-use crate::database::Place;
 use crate::operations::{Forecast as Coming, ForecastSpan, SPANS};
+use crate::place::Place;
+use crate::table::{one_line, table};
 
 /// See how many tasks are due soon: of these kinds, else of each of which there are scheduled ones.
 #[derive(Debug, clap::Args)]
@@ -21,7 +22,10 @@ pub(crate) struct Forecast {
 
 impl Forecast {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let coming = crate::in_runtime(self.find())??;
+        let coming = crate::in_runtime(async {
+            let kinds = self.kinds.iter().map(|kind| kind.as_str().into()).collect();
+            self.place.client().await?.forecast(kinds).await
+        })??;
         if self.json {
             return crate::print(&crate::json_lines(&coming)?);
         }
@@ -30,16 +34,7 @@ impl Forecast {
             0 => "KIND",
             _ => names.next().unwrap_or_default(),
         });
-        crate::print(&crate::table::table(header, coming.iter().map(row)))
-    }
-
-    async fn find(&self) -> Result<Vec<Coming>, Failure> {
-        let operations = self.place.operations().await?;
-        let mut kinds: Vec<Kind> = self.kinds.iter().map(|kind| kind.as_str().into()).collect();
-        if kinds.is_empty() {
-            kinds = operations.kinds_in(State::Scheduled, None, usize::MAX).await?;
-        }
-        Ok(operations.forecast(kinds).await?)
+        crate::print(&table(header, coming.iter().map(row)))
     }
 }
 
@@ -49,7 +44,7 @@ fn row(coming: &Coming) -> [String; 1 + SPANS.len()] {
         defaults::FORECAST_LIMIT => format!("{}+", due.tasks),
         tasks => tasks.to_string(),
     };
-    let mut cells = std::iter::once(coming.kind.clone()).chain(coming.due.iter().map(count));
+    let mut cells = std::iter::once(one_line(&coming.kind)).chain(coming.due.iter().map(count));
     std::array::from_fn(|_| cells.next().unwrap_or_default())
 }
 

@@ -1,11 +1,14 @@
 //! `delayline kinds`: which kinds of tasks there are, and which of them are paused.
 
-use delayline::{State, Timestamp};
+use delayline::Timestamp;
 
 use crate::Failure;
-use crate::database::Place;
+use crate::client::Client;
+use crate::near::near;
 use crate::operations::{KindView, PausedView};
+use crate::place::Place;
 use crate::table::one_line;
+use crate::terminal;
 
 /// See which kinds of tasks there are, and let the tasks of a kind wait.
 #[derive(Debug, clap::Args)]
@@ -17,14 +20,16 @@ pub(crate) struct Kinds {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     /// List the kinds of which there are tasks, in which states, and which are paused
+    #[command(after_help = crate::examples::KINDS_LIST)]
     List {
         #[command(flatten)]
         place: Place,
-        /// Print JSON
+        /// Print JSON, a line for each kind
         #[arg(long)]
         json: bool,
     },
     /// Let the tasks of a kind wait: all workers know within a second, and start none of them
+    #[command(after_help = crate::examples::KINDS_PAUSE)]
     Pause {
         /// The kind
         #[arg(value_name = "KIND")]
@@ -37,14 +42,21 @@ enum Command {
         reason: String,
         #[command(flatten)]
         place: Place,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Let the tasks of a paused kind run again
+    #[command(after_help = crate::examples::KINDS_RESUME)]
     Resume {
         /// The kind
         #[arg(value_name = "KIND")]
         kind: String,
         #[command(flatten)]
         place: Place,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -60,7 +72,7 @@ impl Command {
     async fn run(self) -> Result<String, Failure> {
         match self {
             Self::List { place, json } => {
-                let kinds = place.operations().await?.kinds(None, usize::MAX).await?;
+                let kinds = place.client().await?.kinds(usize::MAX).await?;
                 match json {
                     true => crate::json_lines(&kinds),
                     false => Ok(kinds.iter().map(line).collect()),
@@ -71,14 +83,26 @@ impl Command {
                 until,
                 reason,
                 place,
+                json,
             } => {
                 crate::reserved::check(&kind)?;
-                let operations = place.operations().await?;
-                let paused = operations.pause(&kind.as_str().into(), until, &reason).await?;
-                Ok(format!("{kind} is {}\n", words(&paused)))
+                let client = place.client().await?;
+                let paused = client.pause(&kind.as_str().into(), until, &reason).await?;
+                note_of_kind(&client, &kind).await;
+                match json {
+                    true => Ok(crate::json(&paused)? + "\n"),
+                    false => Ok(format!("{kind} is {}\n", words(&paused))),
+                }
             }
-            Self::Resume { kind, place } => {
-                let was_paused = place.operations().await?.resume(&kind.into()).await?;
+            Self::Resume { kind, place, json } => {
+                let client = place.client().await?;
+                let was_paused = client.resume(&kind.as_str().into()).await?;
+                if !was_paused {
+                    note_of_kind(&client, &kind).await;
+                }
+                if json {
+                    return Ok(crate::json(&serde_json::json!({"was_paused": was_paused}))? + "\n");
+                }
                 let answer = if was_paused {
                     "resumed\n"
                 } else {
@@ -90,18 +114,24 @@ impl Command {
     }
 }
 
+/// Says on standard error which kind may be meant, where there are no tasks of one that is named.
+async fn note_of_kind(client: &Client, kind: &str) {
+    if let Some(note) = near(client, kind).await {
+        crate::note(&note);
+    }
+}
+
 fn line(kind: &KindView) -> String {
-    let state = |state: &State| format!("{state:?}").to_lowercase();
-    let mut columns: Vec<_> = kind.states.iter().map(state).collect();
+    let mut columns: Vec<_> = kind.states.iter().copied().map(terminal::state).collect();
     columns.extend(kind.paused.as_ref().map(words));
-    format!("{}  {}\n", kind.kind, columns.join(", "))
+    format!("{}  {}\n", one_line(&kind.kind), columns.join(", "))
 }
 
 /// In words, for a terminal.
 fn words(paused: &PausedView) -> String {
-    let mut text = format!("paused since {}", paused.since.0);
+    let mut text = format!("paused since {}", terminal::long(paused.since.0));
     if let Some(until) = &paused.until {
-        text.push_str(&format!(" until {}", until.0));
+        text.push_str(&format!(" until {}", terminal::long(until.0)));
     }
     if let Some(actor) = &paused.actor {
         text.push_str(&format!(" by {}", one_line(actor)));

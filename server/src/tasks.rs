@@ -1,6 +1,8 @@
 //! `delayline tasks`: what is waiting, and what is done about it.
 
 mod change;
+mod edit;
+mod find;
 mod rerun;
 mod show;
 
@@ -8,13 +10,16 @@ use delayline::store::{Action, Target, When};
 use delayline::{Error, Kind, State, TaskId, Timestamp};
 
 use self::change::Changed;
+use self::edit::Edit;
+use self::find::Find;
 use self::rerun::Rerun;
 use self::show::{Explain, List, Show};
 use crate::Failure;
+use crate::examples;
 use crate::operations::Filter;
 use crate::span::Span;
 
-/// See what is waiting, and cancel, move, run, redrive or dismiss it: one task, or all that match.
+/// See what is waiting, and cancel, edit, move, run, redrive or dismiss it: one task, or all that match.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Tasks {
     #[command(subcommand)]
@@ -23,12 +28,21 @@ pub(crate) struct Tasks {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    #[command(after_help = examples::TASKS_LIST)]
     List(List),
+    #[command(after_help = examples::TASKS_FIND)]
+    Find(Find),
+    #[command(after_help = examples::TASKS_SHOW)]
     Show(Show),
+    #[command(after_help = examples::TASKS_EXPLAIN)]
     Explain(Explain),
     /// Cancel scheduled tasks: they never run
+    #[command(after_help = examples::TASKS_CANCEL)]
     Cancel(Changed),
-    /// Move scheduled tasks to another time
+    #[command(visible_alias = "change", after_help = examples::TASKS_EDIT)]
+    Edit(Edit),
+    /// Move scheduled tasks to another time; their payloads stay
+    #[command(after_help = examples::TASKS_RESCHEDULE)]
     Reschedule {
         #[command(flatten)]
         changed: Changed,
@@ -44,7 +58,8 @@ enum Command {
         #[arg(long, value_name = "DURATION")]
         after: Option<Span>,
     },
-    /// Move scheduled tasks by a time span
+    /// Move scheduled tasks by a time span; their payloads stay
+    #[command(after_help = examples::TASKS_SHIFT)]
     Shift {
         #[command(flatten)]
         changed: Changed,
@@ -53,11 +68,15 @@ enum Command {
         by: delayline::Shift,
     },
     /// Make scheduled tasks due now
+    #[command(after_help = examples::TASKS_RUN)]
     Run(Changed),
     /// Give dead tasks another life, due now
+    #[command(after_help = examples::TASKS_REDRIVE)]
     Redrive(Changed),
     /// Give dead tasks up for good
+    #[command(after_help = examples::TASKS_DISMISS)]
     Dismiss(Changed),
+    #[command(after_help = examples::TASKS_RERUN)]
     Rerun(Rerun),
 }
 
@@ -65,15 +84,14 @@ impl Tasks {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self.command {
             Command::List(list) => list.run(),
+            Command::Find(find) => find.run(),
             Command::Show(show) => show.run(),
             Command::Explain(explain) => explain.run(),
             Command::Cancel(changed) => changed.run(Action::Cancel),
+            Command::Edit(edit) => edit.run(),
             Command::Reschedule { changed, at, after } => {
-                let due = match (at, after) {
-                    (Some(time), _) => When::At(time),
-                    (None, Some(Span(delay))) => When::After(delay),
-                    (None, None) => return Err(missing("no time", "allowed is one of --at and --after")),
-                };
+                let due = when(at, after);
+                let due = due.ok_or_else(|| missing("no time", "allowed is one of --at and --after"))?;
                 changed.run(Action::Reschedule(due))
             }
             Command::Shift { changed, by } => changed.run(Action::Shift(by)),
@@ -83,6 +101,11 @@ impl Tasks {
             Command::Rerun(rerun) => rerun.run(),
         }
     }
+}
+
+/// The time that is given, if one is.
+fn when(at: Option<Timestamp>, after: Option<Span>) -> Option<When> {
+    at.map(When::At).or(after.map(|Span(delay)| When::After(delay)))
 }
 
 fn signed(text: &str) -> Result<delayline::Shift, String> {
@@ -112,6 +135,12 @@ impl One {
             (None, Some(kind), Some(key)) => Some(Target::Key(kind.as_str().into(), key.as_str().into())),
             _ => None,
         }
+    }
+
+    /// The same, where one has to be named.
+    fn needed(&self) -> Result<Target, Failure> {
+        let target = self.target();
+        target.ok_or_else(|| missing("no task", "allowed are KIND and KEY, or --id UUID"))
     }
 }
 

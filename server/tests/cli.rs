@@ -24,15 +24,25 @@ mod redis_commands;
 #[cfg(all(feature = "redis", feature = "sqlite"))]
 #[path = "../../tests/support/redis/mod.rs"]
 mod redis_server;
+#[cfg(feature = "sqlite")]
+#[path = "cli/remote.rs"]
+mod remote;
 #[cfg(feature = "rocketmq")]
 #[path = "../../tests/support/rocketmq.rs"]
 mod rocketmq;
+#[cfg(feature = "sqlite")]
+#[path = "serve/server.rs"]
+#[allow(dead_code, reason = "the tests of the server need more of it")]
+mod server;
 #[cfg(feature = "sqlite")]
 #[path = "cli/settings.rs"]
 mod settings;
 #[cfg(feature = "sqlite")]
 #[path = "cli/tasks.rs"]
 mod tasks;
+#[cfg(all(unix, feature = "sqlite"))]
+#[path = "cli/terminal.rs"]
+mod terminal;
 #[cfg(feature = "sql-tls")]
 #[path = "cli/tls.rs"]
 mod tls;
@@ -363,12 +373,12 @@ fn a_plan_of_too_many_hops_is_refused_before_it_fills_the_memory() {
 
 #[test]
 fn arguments_that_do_not_fit_together_are_refused_in_one_line() {
-    const PLAN: &str = "<DELAY>, --levels <TABLE>, --timers <DURATION>, --handoff <DURATION>, --horizon <DURATION>, --tolerance <DURATION>, --json, --help";
+    const PLAN: &str = "<DELAY>, --levels <TABLE>, --timers <DURATION>, --handoff <DURATION>, --horizon <DURATION>, --tolerance <DURATION>, --json, --color <WHEN>, --help";
     let tool = [
         "plan, migrate, serve, tasks, kinds, forecast, bench, ",
         if cfg!(feature = "rocketmq") { "probe, " } else { "" },
         if cfg!(feature = "redis") { "redis, " } else { "" },
-        "completions, help, --help, --version",
+        "completions, help, --color <WHEN>, --help, --version",
     ];
     let tool = &*tool.concat();
     for (arguments, reason, allowed) in [
@@ -466,7 +476,7 @@ fn help_and_version_are_printed() {
     for arguments in [&["--help"][..], &["-h"], &["help"]] {
         let help = printed(arguments);
         assert!(
-            help.contains("Usage: delayline <COMMAND>") && help.contains("plan"),
+            help.contains("Usage: delayline [OPTIONS] <COMMAND>") && help.contains("plan"),
             "{help}"
         );
     }

@@ -6,7 +6,6 @@ mod headers;
 mod shortage;
 mod signature;
 
-use std::error::Error as _;
 use std::time::{Duration, SystemTime};
 
 use delayline::{Outcome, Task};
@@ -20,6 +19,7 @@ pub(crate) use self::signature::Secrets;
 use super::config::Endpoint;
 use super::traces::Place;
 use crate::Failure;
+use crate::cause::cause;
 
 /// How long an attempt may take, from looking up the host to the end of the answer.
 const LIMIT: Duration = Duration::from_secs(15);
@@ -116,15 +116,6 @@ async fn beginning(mut response: Response) -> Vec<u8> {
         beginning.extend_from_slice(&part[..part.len().min(room)]);
     }
     beginning
-}
-
-/// Returns the first of all causes, which says most; the others repeat the URL, in which a secret may be.
-fn cause(error: &reqwest::Error) -> String {
-    let mut cause = error.source();
-    while let Some(earlier) = cause.and_then(|cause| cause.source()) {
-        cause = Some(earlier);
-    }
-    cause.map_or_else(|| "it could not be sent".to_owned(), ToString::to_string)
 }
 
 #[cfg(test)]

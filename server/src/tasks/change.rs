@@ -1,16 +1,21 @@
 //! `delayline tasks cancel`, `reschedule`, `shift`, `run`, `redrive` and `dismiss`: of one task, or of all that match.
 
-use std::sync::Mutex;
-
-use delayline::store::{Action, Expect, Target};
-use delayline::{Answer, Kind};
-use indicatif::{ProgressBar, ProgressStyle};
+use delayline::Kind;
+use delayline::store::{Action, Target};
 
 use super::{Matching, One, missing};
 use crate::Failure;
-use crate::database::Place;
-use crate::operations::{self, Answers, Follower, Operations, TaskView, state_for};
+use crate::client::{Came, Client};
+use crate::near::near;
+use crate::operations::{Filter, name, state_for};
+use crate::place::Place;
 use crate::reason::Reason;
+use crate::terminal::{self, BAD, GOOD, styled};
+
+/// So many tasks are changed without a question.
+const UNASKED: usize = 100;
+/// How many are counted for the question.
+const COUNTED: usize = 10_000;
 
 /// Which tasks are changed.
 #[derive(Debug, clap::Args)]
@@ -25,17 +30,27 @@ pub(super) struct Changed {
     /// Only say how many match
     #[arg(long, requires = "all")]
     dry_run: bool,
-    /// Why, for the history of the task: up to 500 characters
-    #[arg(long, value_name = "TEXT", value_parser = reason)]
-    reason: Option<Reason>,
+    /// Change more than 100 tasks without a question; needed where nothing can be asked
+    #[arg(long, requires = "all")]
+    yes: bool,
     #[command(flatten)]
-    place: Place,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    told: Told,
 }
 
-pub(super) fn reason(text: &str) -> Result<Reason, String> {
+/// What is noted of a change, where its task is, and how the answer looks.
+#[derive(Debug, clap::Args)]
+pub(super) struct Told {
+    /// Why, for the history of the task: up to 500 characters
+    #[arg(long, value_name = "TEXT", value_parser = reason)]
+    pub(super) reason: Option<Reason>,
+    #[command(flatten)]
+    pub(super) place: Place,
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+fn reason(text: &str) -> Result<Reason, String> {
     Reason::within(text.to_owned()).map_err(|wrong| format!("it is {wrong}"))
 }
 
@@ -47,7 +62,15 @@ impl Changed {
                 "a task and a filter",
                 "allowed is a filter with --all and without KEY",
             )),
-            (Some(target), _) => self.change_one(target, action),
+            (Some(target), _) => {
+                let Told { reason, place, json } = self.told;
+                let came = crate::in_runtime(async {
+                    let client = place.client().await?;
+                    let came = client.change(target.clone(), action, reason).await?;
+                    Ok::<_, Failure>(hinted(&client, &target, came).await)
+                })??;
+                tell(&came, json)
+            }
             (None, Some(kind)) if self.all && self.one.key.is_none() => {
                 let kind = kind.as_str().into();
                 self.change_all(kind, action)
@@ -59,47 +82,38 @@ impl Changed {
         }
     }
 
-    fn change_one(self, target: Target, action: Action) -> Result<(), Failure> {
-        let answer = crate::in_runtime(async {
-            let operations = self.place.operations().await?.because(self.reason);
-            Ok::<_, Failure>(operations.change(target, Expect::Anything, action).await?)
-        })??;
-        let word = answer.word();
-        let is_done = answer.is_done();
-        let text = match answer {
-            answer if self.json => {
-                let task = answer.task().cloned().map(TaskView::without_payload);
-                crate::json(&serde_json::json!({"answer": word, "task": task}))? + "\n"
-            }
-            Answer::Done(task) => {
-                let state = format!("{:?}", task.state).to_lowercase();
-                format!("done: it is {state}, due {}\n", task.due_at)
-            }
-            _ => format!("{word}\n"),
-        };
-        crate::print(&text)?;
-        match is_done {
-            true => Ok(()),
-            false => Err(Failure::Found("nothing was changed".to_owned())),
-        }
-    }
-
     fn change_all(self, kind: Kind, action: Action) -> Result<(), Failure> {
         crate::reserved::check_change(&kind, action == Action::Dismiss)?;
-        let filter = self.matching.filter(kind, state_for(action));
-        let (matched, answers) = crate::in_runtime(async {
-            let operations = self.place.operations().await?.because(self.reason);
-            if self.dry_run {
-                let (matched, _) = operations.count(&filter, action, usize::MAX).await?;
-                return Ok((matched, None));
+        let filter = self.matching.filter(kind.clone(), state_for(action));
+        let Told { reason, place, json } = self.told;
+        let (dry_run, yes) = (self.dry_run, self.yes);
+        let (matched, more, answers) = crate::in_runtime(async {
+            let client = place.client().await?;
+            let (matched, more, answers) = if dry_run {
+                let (matched, more) = client.count(&filter, action, usize::MAX).await?;
+                (matched, more, None)
+            } else {
+                if !yes {
+                    ask(&client, &filter, action).await?;
+                }
+                let (matched, answers) = client.change_all(filter, action, reason).await?;
+                (matched, false, Some(answers))
+            };
+            if matched == 0
+                && let Some(note) = near(&client, kind.as_str()).await
+            {
+                crate::note(&note);
             }
-            change_all(&operations, filter, action).await
+            Ok::<_, Failure>((matched, more, answers))
         })??;
-        if self.json {
-            let text = crate::json(&serde_json::json!({"matched": matched, "answers": answers}))?;
-            return crate::print(&(text + "\n"));
+        if json {
+            let mut said = serde_json::json!({"matched": matched, "answers": answers});
+            if more {
+                said["more"] = true.into();
+            }
+            return crate::print(&(crate::json(&said)? + "\n"));
         }
-        let mut text = format!("{matched} match\n");
+        let mut text = format!("{matched} match{}\n", if more { ", and more" } else { "" });
         if let Some(answers) = answers {
             for (count, what) in [
                 (answers.done, "were changed"),
@@ -120,61 +134,50 @@ impl Changed {
     }
 }
 
-async fn change_all(
-    operations: &Operations,
-    filter: operations::Filter,
-    action: Action,
-) -> Result<(usize, Option<Answers>), Failure> {
-    match operations.change_all(filter, action).await? {
-        operations::Changed::Done { matched, answers, .. } => Ok((matched, Some(answers))),
-        operations::Changed::Begun(work) => {
-            let progress = Progress::begin();
-            let came = work.run(&progress).await;
-            progress.bar.finish_and_clear();
-            came?;
-            let (matched, answers) = *progress.counts();
-            Ok((matched, Some(answers)))
-        }
+/// Asks before more than a hundred tasks are changed.
+async fn ask(client: &Client, filter: &Filter, action: Action) -> Result<(), Failure> {
+    let (count, more) = client.count(filter, action, COUNTED).await?;
+    if count <= UNASKED {
+        return Ok(());
     }
+    let count = if more {
+        format!("more than {count}")
+    } else {
+        count.to_string()
+    };
+    let what = format!(
+        "{count} tasks match ({filter}), and {} changes them all",
+        name(action)
+    );
+    terminal::confirm(&what, "--yes")
 }
 
-/// Shows how far a change has come.
-struct Progress {
-    bar: ProgressBar,
-    counts: Mutex<(usize, Answers)>,
+/// The same, and on standard error which kind may be meant if there is no such task.
+pub(super) async fn hinted(client: &Client, target: &Target, came: Came) -> Came {
+    if came.answer == "not_found"
+        && let Target::Key(kind, _) = target
+        && let Some(note) = near(client, kind.as_str()).await
+    {
+        crate::note(&note);
+    }
+    came
 }
 
-impl Progress {
-    fn begin() -> Self {
-        let bar = ProgressBar::new(0);
-        if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {pos} of {len} {elapsed}") {
-            bar.set_style(style);
+/// Prints what came of a change of one task; fails if nothing did.
+pub(super) fn tell(came: &Came, json: bool) -> Result<(), Failure> {
+    let word = &came.answer;
+    let text = match &came.task {
+        _ if json => crate::json(came)? + "\n",
+        Some(task) if word == "new" => format!("{}: it is {}\n", styled(GOOD, word), task.id),
+        Some(task) if came.is_done() => {
+            let (state, due) = (terminal::state(task.state), terminal::long(task.due_at.0));
+            format!("{}: it is {state}, due {due}\n", styled(GOOD, word))
         }
-        Self {
-            bar,
-            counts: Mutex::default(),
-        }
-    }
-
-    fn counts(&self) -> std::sync::MutexGuard<'_, (usize, Answers)> {
-        self.counts
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-}
-
-impl Follower for Progress {
-    type Permit = ();
-
-    async fn next_step(&self) -> Option<()> {
-        Some(())
-    }
-
-    fn record(&self, found: usize, answers: &Answers) {
-        let mut counts = self.counts();
-        counts.0 += found;
-        counts.1.add(answers);
-        self.bar.set_length(counts.0 as u64);
-        self.bar.set_position(counts.1.sum() as u64);
+        _ => format!("{}\n", styled(BAD, word)),
+    };
+    crate::print(&text)?;
+    match came.is_done() {
+        true => Ok(()),
+        false => Err(Failure::Found("nothing was changed".to_owned())),
     }
 }

@@ -1,12 +1,8 @@
 //! `delayline tasks rerun`: a task that has ended, once more.
 
-use delayline::Answer;
-use serde_json::json;
-
-use super::show::Shown;
+use super::One;
+use super::change::{Told, hinted, tell};
 use crate::Failure;
-use crate::operations::TaskView;
-use crate::reason::Reason;
 
 /// Run a task that has ended once more, as a new one that is due now.
 ///
@@ -14,35 +10,20 @@ use crate::reason::Reason;
 #[derive(Debug, clap::Args)]
 pub(super) struct Rerun {
     #[command(flatten)]
-    task: Shown,
-    /// Why, for the history of the new task: up to 500 characters
-    #[arg(long, value_name = "TEXT", value_parser = super::change::reason)]
-    reason: Option<Reason>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    one: One,
+    #[command(flatten)]
+    told: Told,
 }
 
 impl Rerun {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let target = self.task.target()?;
-        let answer = crate::in_runtime(async {
-            let operations = self.task.place.operations().await?;
-            Ok::<_, Failure>(operations.rerun(target, self.reason).await?)
+        let target = self.one.needed()?;
+        let Told { reason, place, json } = self.told;
+        let came = crate::in_runtime(async {
+            let client = place.client().await?;
+            let came = client.rerun(target.clone(), reason).await?;
+            Ok::<_, Failure>(hinted(&client, &target, came).await)
         })??;
-        let word = if answer.is_done() { "new" } else { answer.word() };
-        let text = match &answer {
-            answer if self.json => {
-                let task = answer.task().cloned().map(TaskView::without_payload);
-                crate::json(&json!({"answer": word, "task": task}))? + "\n"
-            }
-            Answer::Done(task) => format!("new: it is {}\n", task.id),
-            _ => format!("{word}\n"),
-        };
-        crate::print(&text)?;
-        match answer.is_done() {
-            true => Ok(()),
-            false => Err(Failure::Found("nothing was scheduled".to_owned())),
-        }
+        tell(&came, json)
     }
 }

@@ -1,30 +1,45 @@
 //! `delayline tasks list`, `show` and `explain`.
 
+use std::time::Duration;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use delayline::State;
 use delayline::delay::Spelled;
-use delayline::history::{Entry, Explanation};
 use delayline::store::Target;
-use delayline::{State, Task};
 use serde_json::Value;
 
-use super::{Matching, One, missing};
+use super::{Matching, One};
 use crate::Failure;
-use crate::database::Place;
-use crate::operations::{Bounds, ExplainedView, TaskView};
+use crate::client::Client;
+use crate::near::near;
+use crate::operations::{EntryView, Standing, TaskView};
+use crate::place::Place;
 use crate::table::{one_line, table};
+use crate::terminal;
 
 /// One task that is looked at.
 #[derive(Debug, clap::Args)]
-pub(super) struct Shown {
+struct Shown {
     #[command(flatten)]
     one: One,
     #[command(flatten)]
-    pub(super) place: Place,
+    place: Place,
 }
 
 impl Shown {
-    pub(super) fn target(&self) -> Result<Target, Failure> {
-        let target = self.one.target();
-        target.ok_or_else(|| missing("no task", "allowed are KIND and KEY, or --id UUID"))
+    /// What `look` finds of the task; else which kind may be meant.
+    fn look<T>(&self, look: impl AsyncFnOnce(&Client, Target) -> Result<T, Failure>) -> Result<T, Failure> {
+        let target = self.one.needed()?;
+        crate::in_runtime(async {
+            let client = self.place.client().await?;
+            let came = look(&client, target).await;
+            if let (Err(Failure::Found(_)), Some(kind)) = (&came, &self.one.kind)
+                && let Some(note) = near(&client, kind).await
+            {
+                crate::note(&note);
+            }
+            came
+        })?
     }
 }
 
@@ -40,15 +55,11 @@ pub(super) struct Show {
 
 impl Show {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let target = self.task.target()?;
-        let task = crate::in_runtime(async {
-            let operations = self.task.place.operations().await?;
-            Ok::<_, Failure>(operations.find(target).await?)
-        })??;
+        let task = self.task.look(Client::find)?;
         if self.json {
-            return crate::print(&(crate::json(&TaskView::from(task))? + "\n"));
+            return crate::print(&(crate::json(&task)? + "\n"));
         }
-        crate::print(&lines(&crate::json(&TaskView::without_payload(task))?))
+        crate::print(&lines(&crate::json(&task.lean())?))
     }
 }
 
@@ -60,9 +71,13 @@ fn lines(json: &str) -> String {
     let mut lines = String::new();
     for (name, value) in &fields {
         let value = match value {
+            Value::String(text) if name.ends_with("_at") => {
+                let time = text.parse().map(terminal::long);
+                time.unwrap_or_else(|_| one_line(text))
+            }
             Value::String(text) => one_line(text),
             Value::Object(object) if object.is_empty() => continue,
-            value => value.to_string(),
+            value => one_line(&value.to_string()),
         };
         lines.push_str(&format!("{:13} {value}\n", name.replace('_', " ")));
     }
@@ -83,45 +98,43 @@ pub(super) struct Explain {
 
 impl Explain {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let target = self.task.target()?;
-        let explained = crate::in_runtime(async {
-            let operations = self.task.place.operations().await?;
-            Ok::<_, Failure>(operations.explain(target).await?)
-        })??;
+        let explained = self.task.look(Client::explain)?;
         if self.json {
-            return crate::print(&(crate::json(&ExplainedView::from(explained))? + "\n"));
+            return crate::print(&(crate::json(&explained)? + "\n"));
         }
-        crate::print(&text(&explained))
+        crate::print(&text(&explained.standing))
     }
 }
 
 /// The words, and below them a line for each entry.
-fn text(explained: &Explanation) -> String {
-    let mut text = explained.words.join("\n") + "\n";
+fn text(explained: &Standing) -> String {
+    let words = explained.words.iter().map(|line| one_line(line) + "\n");
+    let mut text: String = words.collect();
     if !explained.history.is_empty() {
         text.push('\n');
         text += &table(
-            ["at", "event", "by", "due", "wake-up", "why"],
+            ["AT", "EVENT", "BY", "DUE", "WAKE-UP", "WHY"],
             explained.history.iter().map(entry),
         );
     }
     text
 }
 
-fn entry(entry: &Entry) -> [String; 6] {
+fn entry(entry: &EntryView) -> [String; 6] {
     let attempt = entry
         .attempt
         .map_or(String::new(), |attempt| format!(" {attempt}"));
     let wake = entry.wake.as_ref().map_or(String::new(), |leg| {
         let level = leg.level.map_or(String::new(), |level| format!(" level {level}"));
-        format!("{} {}{level}", Spelled(leg.delay), leg.backend)
+        let delay = Duration::from_millis(leg.delay_ms);
+        format!("{} {}{level}", Spelled(delay), leg.backend)
     });
     let text = |text: &Option<String>| text.as_deref().map_or(String::new(), one_line);
     [
-        entry.at.to_string(),
+        terminal::short(entry.at.0),
         format!("{}{attempt}", one_line(&entry.event)),
         text(&entry.actor),
-        entry.due_at.to_string(),
+        terminal::short(entry.due_at.0),
         one_line(&wake),
         text(&entry.reason),
     ]
@@ -133,8 +146,8 @@ pub(super) struct List {
     /// The kind of the tasks
     #[arg(value_name = "KIND")]
     kind: String,
-    /// Their state: scheduled, running, done, dead or cancelled
-    #[arg(long, value_name = "STATE", default_value = "scheduled", value_parser = state)]
+    /// Their state
+    #[arg(long, value_name = "STATE", default_value = "scheduled", value_parser = states())]
     state: State,
     #[command(flatten)]
     matching: Matching,
@@ -148,22 +161,27 @@ pub(super) struct List {
     json: bool,
 }
 
-fn state(text: &str) -> Result<State, String> {
-    let named = serde_json::from_value(text.into());
-    named.map_err(|_| "allowed are scheduled, running, done, dead and cancelled".to_owned())
+/// The names of states, which shells complete.
+fn states() -> impl TypedValueParser<Value = State> {
+    let names = ["scheduled", "running", "done", "dead", "cancelled"];
+    PossibleValuesParser::new(names).try_map(|name| serde_json::from_value::<State>(name.into()))
 }
 
 impl List {
     pub(super) fn run(self) -> Result<(), Failure> {
         let filter = self.matching.filter(self.kind.as_str().into(), self.state);
-        let tasks: Vec<Task> = crate::in_runtime(async {
-            let bounds = Bounds::of_many(self.limit, usize::MAX);
-            let listed = self.place.operations().await?.list(&filter, None, bounds).await?;
-            Ok::<_, Failure>(listed.0)
+        let tasks = crate::in_runtime(async {
+            let client = self.place.client().await?;
+            let (tasks, _) = client.list(&filter, self.limit, true).await?;
+            if tasks.is_empty()
+                && let Some(note) = near(&client, &self.kind).await
+            {
+                crate::note(&note);
+            }
+            Ok::<_, Failure>(tasks)
         })??;
         if self.json {
-            let views: Vec<_> = tasks.into_iter().map(TaskView::from).collect();
-            return crate::print(&crate::json_lines(&views)?);
+            return crate::print(&crate::json_lines(&tasks)?);
         }
         let header = ["DUE", "KEY", "ATTEMPT", "ID", "LAST ERROR"];
         crate::print(&table(header, tasks.iter().map(row)))
@@ -173,18 +191,18 @@ impl List {
 /// How long a cell may be.
 const WIDEST: usize = 40;
 
-fn row(task: &Task) -> [String; 5] {
-    let key = task.key.as_ref();
+fn row(task: &TaskView) -> [String; 5] {
     [
-        task.due_at.to_string(),
-        key.map_or_else(|| "-".to_owned(), |key| cell(key.as_str())),
+        terminal::short(task.due_at.0),
+        task.key.as_deref().map_or_else(|| "-".to_owned(), cell),
         task.attempt.to_string(),
-        task.id.to_string(),
+        task.id.clone(),
         task.last_error.as_deref().map_or_else(String::new, cell),
     ]
 }
 
-fn cell(text: &str) -> String {
+/// A text of a task in a table, or its beginning.
+pub(super) fn cell(text: &str) -> String {
     let text = one_line(text);
     match text.char_indices().nth(WIDEST) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -51,7 +51,7 @@ fn done(file: &str, arguments: &[&str]) -> String {
     printed(&[arguments, &["--store", file]].concat())
 }
 
-fn answer(file: &str, arguments: &[&str]) -> Value {
+pub(crate) fn answer(file: &str, arguments: &[&str]) -> Value {
     serde_json::from_str(&done(file, &[arguments, &["--json"]].concat())).unwrap()
 }
 
@@ -110,7 +110,7 @@ async fn a_task_that_has_ended_is_run_again() {
     let [said, complained] = [waits.stdout, waits.stderr].map(|text| String::from_utf8(text).unwrap());
     assert_eq!(
         (waits.status.code(), said.as_str(), complained.as_str()),
-        (Some(1), "conflict\n", "delayline: nothing was scheduled\n")
+        (Some(1), "conflict\n", "delayline: nothing was changed\n")
     );
     let first = answer(&file, &[&["tasks", "cancel"], &order[..]].concat());
     let new: Value = serde_json::from_slice(&again(&["--json", "--reason", "paid late"]).stdout).unwrap();
@@ -148,7 +148,7 @@ async fn a_task_is_explained() {
         lines[0].starts_with("Cancelled at ") && lines[0].ends_with(" by cli (paid  [31mby phone)."),
         "{text}"
     );
-    assert!(lines[2].starts_with("at "), "{text}");
+    assert!(lines[2].starts_with("AT "), "{text}");
     assert!(lines[3].contains("  cancelled  cli  "), "{text}");
     assert!(!text.contains('\u{1b}'), "{text}");
     let json = answer(&file, &[&["tasks", "explain"], &order[..]].concat());
@@ -220,25 +220,30 @@ async fn all_that_match_are_changed_and_no_others() {
     assert_eq!(kinds, "order.cancel  scheduled, cancelled\n");
 }
 
-#[tokio::test]
-async fn more_than_a_thousand_are_changed_part_by_part() {
+/// So many tasks of the kind `k`, due an hour from now and later, by a second each.
+pub(crate) async fn many(tasks: u32) -> (TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("many.db");
     let scheduler = Scheduler::new(SqliteStore::open(&file).await.unwrap());
     let many =
-        (0..2_105_u32).map(|number| NewTask::new("k", &number).after(HOUR + number * Duration::from_secs(1)));
+        (0..tasks).map(|number| NewTask::new("k", &number).after(HOUR + number * Duration::from_secs(1)));
     scheduler.schedule_all(many).await.unwrap();
     scheduler.close().await.unwrap();
-    let file = file.to_str().unwrap();
+    (folder, file.to_str().unwrap().to_owned())
+}
+
+#[tokio::test]
+async fn more_than_a_thousand_are_changed_part_by_part() {
+    let (_folder, file) = &many(2_105).await;
     let answers = |count| json!({"done": count, "too_late": 0, "finished": 0, "conflict": 0, "not_found": 0});
     let first = || dues(file, "k").into_iter().next().unwrap();
     let before = first();
     // What is moved would match again, and is moved once.
-    let shifted = answer(file, &["tasks", "shift", "k", "--all", "--by", "+24h"]);
+    let shifted = answer(file, &["tasks", "shift", "k", "--all", "--by", "+24h", "--yes"]);
     assert_eq!(shifted, json!({"matched": 2_105, "answers": answers(2_105)}));
     let moved: delayline::Timestamp = before.as_str().unwrap().parse().unwrap();
     assert_eq!(first(), moved.after(24 * HOUR).to_string());
-    let cancelled = answer(file, &["tasks", "cancel", "k", "--all"]);
+    let cancelled = answer(file, &["tasks", "cancel", "k", "--all", "--yes"]);
     assert_eq!(cancelled, json!({"matched": 2_105, "answers": answers(2_105)}));
     assert_eq!(answer(file, &["tasks", "cancel", "k", "--all"])["matched"], 0);
 }

@@ -1,0 +1,125 @@
+//! `delayline tasks find`: a key, whatever its kind.
+
+use delayline::State;
+use delayline::store::Target;
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+
+use super::show::cell;
+use crate::Failure;
+use crate::client::Client;
+use crate::operations::{Filter, TaskView};
+use crate::place::Place;
+use crate::table::table;
+use crate::terminal;
+
+/// In how many kinds a key is looked for.
+const KINDS: usize = 1_000;
+/// How many kinds are looked into at once.
+const AT_ONCE: usize = 8;
+
+/// Find the tasks of a key in all kinds and states: of each kind the live one, else the one that was live last.
+#[derive(Debug, clap::Args)]
+pub(super) struct Find {
+    /// The caller's own name for the tasks
+    #[arg(value_name = "KEY")]
+    key: String,
+    /// Those with a key that begins so, in place of this key alone; of each state 10,000 tasks are looked at for it, the
+    /// earliest due first
+    #[arg(long)]
+    prefix: bool,
+    /// How many at the most
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    limit: usize,
+    #[command(flatten)]
+    place: Place,
+    /// Print JSON, a line for each task, with its payload
+    #[arg(long)]
+    json: bool,
+}
+
+/// Tasks, and what was not looked at.
+type Found = (Vec<TaskView>, Option<String>);
+
+impl Find {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let (tasks, left) = crate::in_runtime(async {
+            let client = self.place.client().await?;
+            match self.prefix {
+                true => self.by_prefix(&client).await,
+                false => self.by_key(&client).await,
+            }
+        })??;
+        if let Some(left) = left {
+            crate::note(&left);
+        }
+        if self.json {
+            return crate::print(&crate::json_lines(&tasks)?);
+        }
+        if tasks.is_empty() {
+            return Err(Failure::Found("there is no such task".to_owned()));
+        }
+        let header = ["KIND", "KEY", "STATE", "DUE", "ID", "LAST ERROR"];
+        crate::print(&table(header, tasks.iter().map(row)))
+    }
+
+    /// By an index, a kind after the other.
+    async fn by_key(&self, client: &Client) -> Result<Found, Failure> {
+        let kinds = client.kinds(KINDS + 1).await?;
+        let left = (kinds.len() > KINDS).then(|| {
+            format!("there are more than {KINDS} kinds, and the key was looked for in the first of them")
+        });
+        let look = async |kind: String| {
+            let target = Target::Key(kind.into(), self.key.as_str().into());
+            client.found(target).await
+        };
+        let kinds = kinds.into_iter().take(KINDS).map(|kind| kind.kind);
+        let found: Vec<_> = stream::iter(kinds.map(look))
+            .buffered(AT_ONCE)
+            .try_collect()
+            .await?;
+        let tasks = found.into_iter().flatten().take(self.limit).collect();
+        Ok((tasks, left))
+    }
+
+    async fn by_prefix(&self, client: &Client) -> Result<Found, Failure> {
+        let (mut tasks, mut left) = (Vec::new(), Vec::new());
+        for state in State::ALL {
+            let filter = Filter {
+                kinds: Vec::new(),
+                state,
+                due_after: None,
+                due_before: None,
+                key_prefix: Some(self.key.clone()),
+                error: None,
+            };
+            let room = self.limit - tasks.len();
+            if room == 0 {
+                left.push(state);
+                continue;
+            }
+            let (found, more) = client.list(&filter, room, false).await?;
+            tasks.extend(found);
+            left.extend(more.then_some(state));
+        }
+        let left = (!left.is_empty()).then(|| {
+            let names: Vec<_> = left.iter().map(|state| format!("{state:?}").to_lowercase()).collect();
+            format!(
+                "not all tasks were looked at that are {}: allowed is a higher --limit, or tasks list KIND --key-prefix, \
+                 which looks at all of a kind",
+                names.join(", ")
+            )
+        });
+        Ok((tasks, left))
+    }
+}
+
+fn row(task: &TaskView) -> [String; 6] {
+    [
+        cell(&task.kind),
+        task.key.as_deref().map_or_else(|| "-".to_owned(), cell),
+        terminal::state(task.state),
+        terminal::short(task.due_at.0),
+        task.id.clone(),
+        task.last_error.as_deref().map_or_else(String::new, cell),
+    ]
+}
