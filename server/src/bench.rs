@@ -41,7 +41,7 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 /// end; no other task is touched. W1: 100,000 tasks are scheduled. W2: 20,000 are due at once, and claimed and done.
 /// W3: 20,000 are due, one each ms: how late they start. W6: of 100,000 tasks half are cancelled, half moved.
 ///
-/// With --rocketmq, C1: 1,000 tasks that are due --after a while go through a chain of hops, 500 a second, with their rows
+/// With --nameserver, C1: 1,000 tasks that are due --after a while go through a chain of hops, 500 a second, with their rows
 /// in the first --store: how late they start, beside as many messages that come out of the chain's first level and have
 /// no rows. The topic and the group are deleted.
 ///
@@ -58,7 +58,7 @@ pub(crate) struct Bench {
     store: Vec<String>,
     /// RocketMQ's nameservers, several separated by semicolons, whose brokers take messages without an account
     #[arg(long, value_name = "HOST:PORT", allow_hyphen_values = true)]
-    rocketmq: Option<String>,
+    nameserver: Option<String>,
     /// How far away tasks are due that go through a chain, such as 15m
     #[cfg(feature = "rocketmq")]
     #[arg(long, value_name = "DELAY", default_value = "15s", allow_hyphen_values = true)]
@@ -88,13 +88,13 @@ impl Bench {
     pub(crate) fn run(mut self) -> Result<(), Failure> {
         self.workloads.sort_unstable();
         self.workloads.dedup();
-        if self.workloads.contains(&Workload::C1) && self.rocketmq.is_none() {
-            let refused = "WORKLOAD is \"C1\": it is allowed with --rocketmq HOST:PORT";
+        if self.workloads.contains(&Workload::C1) && self.nameserver.is_none() {
+            let refused = "WORKLOAD is \"C1\": it is allowed with --nameserver HOST:PORT";
             return Err(Failure::Argument(refused.to_owned()));
         }
-        if cfg!(not(feature = "rocketmq")) && self.rocketmq.is_some() {
+        if cfg!(not(feature = "rocketmq")) && self.nameserver.is_some() {
             let refused =
-                "--rocketmq is given, but needs the feature rocketmq, which this build does not have";
+                "--nameserver is given, but needs the feature rocketmq, which this build does not have";
             return Err(Failure::Argument(refused.to_owned()));
         }
         let lines = self.measured(&self.places()?)?;
@@ -135,7 +135,7 @@ impl Bench {
             let interrupted = interrupted()?;
             // Not abandoned once it has begun, as what it makes would stay.
             #[cfg(feature = "rocketmq")]
-            if let Some(nameservers) = self.rocketmq.as_ref().filter(|_| self.wants(Workload::C1)) {
+            if let Some(nameservers) = self.nameserver.as_ref().filter(|_| self.wants(Workload::C1)) {
                 brokers = Some(chains::Brokers::make(nameservers).await?);
             }
             let measuring = async {

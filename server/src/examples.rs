@@ -7,7 +7,7 @@ Examples:
 
 pub(crate) const MIGRATE: &str = "\
 Examples:
-  delayline migrate postgres --url postgres://shop@db.example/shop
+  delayline migrate postgres --store postgres://shop@db.example/shop
   delayline migrate mysql --check
   delayline migrate postgres --print";
 
@@ -136,13 +136,13 @@ Examples:
 #[cfg(feature = "rocketmq")]
 pub(crate) const PROBE: &str = "\
 Examples:
-  delayline probe --rocketmq 127.0.0.1:9876";
+  delayline probe --nameserver 127.0.0.1:9876";
 
 #[cfg(feature = "redis")]
 pub(crate) const REDIS: &str = "\
 Examples:
-  delayline redis doctor --url redis://127.0.0.1:6379
-  delayline redis rebuild --url redis://127.0.0.1:6379 --store postgres://shop@db.example/shop";
+  delayline redis doctor --redis redis://127.0.0.1:6379
+  delayline redis rebuild --redis redis://127.0.0.1:6379 --store postgres://shop@db.example/shop";
 
 pub(crate) const COMPLETIONS: &str = "\
 Examples:

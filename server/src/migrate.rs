@@ -15,7 +15,7 @@ pub(crate) struct Migrate {
     /// The database, such as postgres://user:password@host/database, or the file for sqlite; otherwise what the
     /// environment variable DATABASE_URL says
     #[arg(long, value_name = "URL")]
-    url: Option<String>,
+    store: Option<String>,
     /// Print the SQL, and connect to nothing
     #[arg(long, conflicts_with = "check")]
     print: bool,
@@ -72,7 +72,7 @@ impl Migrate {
 
     #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
     fn address(&self) -> Result<Address, Failure> {
-        Address::given("--url", self.url.as_ref())
+        Address::given("--store", self.store.as_ref())
     }
 
     /// What was done, in a line.

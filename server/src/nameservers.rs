@@ -11,7 +11,7 @@ pub(crate) fn refused(error: Error) -> Failure {
             field: "nameservers",
             value,
             allowed,
-        } => Failure::Argument(format!("--rocketmq is {value:?}: {allowed}")),
+        } => Failure::Argument(format!("--nameserver is {value:?}: {allowed}")),
         error => error.into(),
     }
 }

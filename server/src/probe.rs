@@ -44,7 +44,7 @@ const WARM_UP: usize = 16;
 pub(crate) struct Probe {
     /// The nameservers, several separated by semicolons
     #[arg(long, value_name = "HOST:PORT")]
-    rocketmq: String,
+    nameserver: String,
     /// The numbers of the levels to probe, such as 1,2,3; otherwise those of at most 10s
     #[arg(long, value_name = "NUMBERS", allow_hyphen_values = true)]
     levels: Option<Numbers>,
@@ -105,7 +105,7 @@ impl Probe {
     }
 
     fn options(&self) -> Result<RocketMqOptions, Failure> {
-        let mut options = RocketMqOptions::new(&self.rocketmq).topic(NAME).group(NAME);
+        let mut options = RocketMqOptions::new(&self.nameserver).topic(NAME).group(NAME);
         if let Some(access_key) = &self.access_key {
             let secret = std::env::var(SECRET).map_err(|_| {
                 Failure::Argument(format!(

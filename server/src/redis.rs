@@ -40,7 +40,7 @@ struct Place {
     /// The server or servers: redis://, redis+sentinel:// or redis+cluster://, with rediss for TLS; otherwise what the
     /// environment variable REDIS_URL says, which keeps the password out of the list of processes
     #[arg(long, value_name = "URL")]
-    url: Option<String>,
+    redis: Option<String>,
     /// Whose keys: what the application sets as its prefix
     #[arg(long, value_name = "PREFIX", default_value = "delayline")]
     prefix: String,
@@ -58,8 +58,8 @@ impl Place {
 
     fn url(&self) -> Result<String, Failure> {
         const VARIABLE: &str = "REDIS_URL";
-        let url = self.url.clone().or_else(|| std::env::var(VARIABLE).ok());
-        let missing = || Failure::Argument(format!("--url is missing, and {VARIABLE} is not set"));
+        let url = self.redis.clone().or_else(|| std::env::var(VARIABLE).ok());
+        let missing = || Failure::Argument(format!("--redis is missing, and {VARIABLE} is not set"));
         url.ok_or_else(missing)
     }
 }

@@ -116,7 +116,7 @@ fn what_cannot_be_measured_is_refused_by_name() {
         (&["W1"], "--store is missing, and DATABASE_URL is not set"),
         (
             &["C1", "--store", &file],
-            "WORKLOAD is \"C1\": it is allowed with --rocketmq HOST:PORT",
+            "WORKLOAD is \"C1\": it is allowed with --nameserver HOST:PORT",
         ),
         (
             &["--tasks", "9"],
@@ -248,8 +248,8 @@ fn each_workload_on_redis_leaves_nothing_behind() {
 #[test]
 fn brokers_need_a_build_that_knows_them() {
     assert_eq!(
-        refused(&["bench", "C1", "--rocketmq", "127.0.0.1:1"]),
-        "--rocketmq is given, but needs the feature rocketmq, which this build does not have"
+        refused(&["bench", "C1", "--nameserver", "127.0.0.1:1"]),
+        "--nameserver is given, but needs the feature rocketmq, which this build does not have"
     );
 }
 
@@ -261,7 +261,7 @@ mod brokers {
     #[track_caller]
     fn says(nameservers: &str, status: i32) -> String {
         let (folder, file) = file();
-        let arguments = ["W1", "C1", "--store", &file, "--rocketmq", nameservers];
+        let arguments = ["W1", "C1", "--store", &file, "--nameserver", nameservers];
         let output = bench(&arguments).output().unwrap();
         let line = String::from_utf8(output.stderr).unwrap();
         assert_eq!(
@@ -279,7 +279,7 @@ mod brokers {
             assert_eq!(
                 says(nameservers, 2),
                 format!(
-                    "delayline: --rocketmq is {nameservers:?}: allowed is HOST:PORT, several separated by semicolons\n"
+                    "delayline: --nameserver is {nameservers:?}: allowed is HOST:PORT, several separated by semicolons\n"
                 )
             );
         }
@@ -307,7 +307,7 @@ mod brokers {
         let (folder, file) = file();
         let few = [
             "C1",
-            "--rocketmq",
+            "--nameserver",
             servers.nameserver.as_str(),
             "--store",
             &file,

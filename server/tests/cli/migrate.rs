@@ -92,7 +92,7 @@ mod servers {
             for &sql in before {
                 apply(database, url, sql.to_owned()).await;
             }
-            let check = [&[name, "--check", "--url", url], options].concat();
+            let check = [&[name, "--check", "--store", url], options].concat();
             let line = fails(&check, None, 1);
             assert!(line.contains("is not there"), "{line}");
             for remedy in [
@@ -105,20 +105,20 @@ mod servers {
 
         let sql = done(&[&[name, "--print"], options].concat());
         apply(database, &by_hand, sql).await;
-        let migrate = [&[name, "--url", &by_tool], options].concat();
+        let migrate = [&[name, "--store", &by_tool], options].concat();
         assert_eq!([done(&migrate), done(&migrate)], [MADE, MADE]);
         for url in [&by_hand, &by_tool] {
             assert_eq!(
-                done(&[&[name, "--check", "--url", url], options].concat()),
+                done(&[&[name, "--check", "--store", url], options].concat()),
                 CHECKED
             );
             if !options.is_empty() {
                 // The tables of the usual name are not there: only the named ones were made.
-                fails(&[name, "--check", "--url", url], None, 1);
+                fails(&[name, "--check", "--store", url], None, 1);
             }
         }
         // What was made by hand is found to be so, too.
-        assert_eq!(done(&[&[name, "--url", &by_hand], options].concat()), MADE);
+        assert_eq!(done(&[&[name, "--store", &by_hand], options].concat()), MADE);
     }
 
     #[cfg(feature = "postgres")]
@@ -153,7 +153,7 @@ mod servers {
     #[tokio::test]
     async fn a_schema_that_is_not_there_is_not_made() {
         let url = Database::Postgres.fresh().await;
-        let line = fails(&["postgres", "--url", &url, "--schema", "shop"], None, 1);
+        let line = fails(&["postgres", "--store", &url, "--schema", "shop"], None, 1);
         assert!(line.contains("shop"), "{line}");
     }
 
@@ -170,9 +170,9 @@ mod servers {
                 ended(&[name], Some(&here)),
                 (Some(0), MADE.to_owned(), String::new())
             );
-            assert_eq!(done(&[name, "--check", "--url", &here]), CHECKED);
+            assert_eq!(done(&[name, "--check", "--store", &here]), CHECKED);
             // What is said on the command line goes first.
-            let (status, ..) = ended(&[name, "--check", "--url", &elsewhere], Some(&here));
+            let (status, ..) = ended(&[name, "--check", "--store", &elsewhere], Some(&here));
             assert_eq!(status, Some(1));
         }
     }
@@ -189,7 +189,7 @@ mod servers {
             let (scheme, rest) = url.split_once("://").unwrap();
             let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
             let url = format!("{scheme}://nobody:hunter2@{place}");
-            let line = fails(&[name, "--url", &url], None, 1);
+            let line = fails(&[name, "--store", &url], None, 1);
             assert!(!line.contains("hunter2"), "{line}");
         }
     }
@@ -205,7 +205,7 @@ mod sqlite {
         let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         let by_tool = path("by tool.db");
         assert_eq!(
-            [&by_tool; 2].map(|file| done(&["sqlite", "--url", file])),
+            [&by_tool; 2].map(|file| done(&["sqlite", "--store", file])),
             [MADE; 2]
         );
 
@@ -218,7 +218,7 @@ mod sqlite {
         sqlx::raw_sql(sql).execute(&pool).await.unwrap();
         let tables = "SELECT group_concat(sql, ';') FROM sqlite_schema";
         let made: String = sqlx::query_scalar(tables).fetch_one(&pool).await.unwrap();
-        assert_eq!(done(&["sqlite", "--url", &by_hand]), MADE);
+        assert_eq!(done(&["sqlite", "--store", &by_hand]), MADE);
         let kept: String = sqlx::query_scalar(tables).fetch_one(&pool).await.unwrap();
         assert_eq!(kept, made);
     }
@@ -237,7 +237,7 @@ mod sqlite {
 
     #[test]
     fn a_file_that_cannot_be_made_is_an_error() {
-        let line = fails(&["sqlite", "--url", "/nowhere/at/all.db"], None, 1);
+        let line = fails(&["sqlite", "--store", "/nowhere/at/all.db"], None, 1);
         assert!(line.contains("/nowhere/at/all.db"), "{line}");
     }
 
@@ -258,10 +258,10 @@ mod sqlite {
             "sqlite://x?mode=memory",
             "postgres://me:hunter2@localhost/shop",
         ] {
-            let line = fails(&["sqlite", "--url", url], None, 2);
+            let line = fails(&["sqlite", "--store", url], None, 2);
             assert_eq!(
                 line,
-                "--url is not shown, as it may hold a password: allowed is the path of a file, or sqlite://path"
+                "--store is not shown, as it may hold a password: allowed is the path of a file, or sqlite://path"
             );
         }
     }
@@ -289,7 +289,7 @@ fn what_may_be_a_password_is_never_repeated() {
         &[name, "postgres://me:hunter2@localhost/shop"],
         &[name, "me:hunter2@localhost/shop"],
         &[name, "host=localhost password=hunter2"],
-        &[name, "--url", "postgres://me:a", "hunter2", "b@localhost/shop"],
+        &[name, "--store", "postgres://me:a", "hunter2", "b@localhost/shop"],
         &[name, "hunter2"],
         &[name, "-phunter2"],
         &[name, "-p", "hunter2"],
@@ -298,7 +298,7 @@ fn what_may_be_a_password_is_never_repeated() {
         &[name, "--me:hunter2@localhost"],
         &[name, "--print=hunter2"],
         &[name, "--check=me:hunter2@localhost/shop"],
-        &[name, "--url", "a", "--url", "me:hunter2@localhost/shop"],
+        &[name, "--store", "a", "--store", "me:hunter2@localhost/shop"],
     ] {
         let line = fails(arguments, None, 2);
         assert!(!line.contains(PASSWORD), "{arguments:?}: {line}");
@@ -308,7 +308,7 @@ fn what_may_be_a_password_is_never_repeated() {
     let line = fails(&[name, "hunter2"], None, 2);
     assert!(
         line.starts_with(
-            "an argument is not known, and not shown, as it may hold a password; allowed are <DATABASE>, --url <URL>"
+            "an argument is not known, and not shown, as it may hold a password; allowed are <DATABASE>, --store <URL>"
         ),
         "{line}"
     );
@@ -326,10 +326,10 @@ fn what_may_be_a_password_is_never_repeated() {
 fn a_missing_url_is_refused() {
     for (name, _) in DATABASES {
         let line = fails(&[name], None, 2);
-        assert_eq!(line, "--url is missing, and DATABASE_URL is not set");
+        assert_eq!(line, "--store is missing, and DATABASE_URL is not set");
         assert_eq!(
-            fails(&[name, "--url", ""], None, 2),
-            "--url is empty or not UTF-8"
+            fails(&[name, "--store", ""], None, 2),
+            "--store is empty or not UTF-8"
         );
         assert_eq!(fails(&[name], Some(""), 2), "DATABASE_URL is empty or not UTF-8");
     }
@@ -351,7 +351,11 @@ fn printing_and_checking_at_once_is_refused() {
 fn a_bad_name_is_refused_before_anything_is_reached() {
     for (name, scheme) in DATABASES.iter().filter(|(name, _)| *name != "sqlite") {
         let url = format!("{scheme}://localhost:1/shop");
-        for how in [&["--print"][..], &["--url", &url], &["--check", "--url", &url]] {
+        for how in [
+            &["--print"][..],
+            &["--store", &url],
+            &["--check", "--store", &url],
+        ] {
             for table in [
                 "",
                 "Later",
@@ -401,8 +405,8 @@ fn a_url_that_cannot_be_used_is_refused_without_being_shown() {
                 "is not shown, as it may hold a password: allowed is {scheme}://user:password@host:port/database"
             );
             for check in [&[][..], &["--check"]] {
-                let line = fails(&[&[*name, "--url", &url], check].concat(), None, 2);
-                assert_eq!(line, format!("--url {allowed}"), "{url}");
+                let line = fails(&[&[*name, "--store", &url], check].concat(), None, 2);
+                assert_eq!(line, format!("--store {allowed}"), "{url}");
                 let line = fails(&[&[*name], check].concat(), Some(&url), 2);
                 assert_eq!(line, format!("DATABASE_URL {allowed}"), "{url}");
             }
@@ -417,7 +421,7 @@ fn a_server_that_cannot_be_reached_is_an_error_without_the_password() {
         // Nobody listens on port 1.
         let url = format!("{scheme}://me:hunter2@127.0.0.1:1/shop");
         for check in [&[][..], &["--check"]] {
-            let line = fails(&[&[*name, "--url", &url], check].concat(), None, 1);
+            let line = fails(&[&[*name, "--store", &url], check].concat(), None, 1);
             assert!(
                 line.starts_with(&format!("store {name}: ")) && !line.contains("hunter2"),
                 "{line}"

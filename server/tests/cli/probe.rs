@@ -29,7 +29,7 @@ fn is_of_the_machine(warning: &str) -> bool {
 
 #[test]
 fn a_probe_is_printed_for_people() {
-    let text = printed(&["probe", "--rocketmq", &nameserver(), "--count", "20"]);
+    let text = printed(&["probe", "--nameserver", &nameserver(), "--count", "20"]);
     let lines: Vec<_> = text.lines().collect();
     for (at, beginning) in [
         "master   broker-a at ",
@@ -72,7 +72,7 @@ fn a_probe_is_printed_for_people() {
 fn json_has_what_scripts_ask_for() {
     let arguments = [
         "probe",
-        "--rocketmq",
+        "--nameserver",
         &nameserver(),
         "--levels",
         "2,1,2",
@@ -123,8 +123,8 @@ fn what_cannot_be_used_is_refused_by_name() {
     let nameserver = nameserver();
     for value in ["", "nonsense", "host:0", "a:1;", "-1"] {
         assert_eq!(
-            refused(&["probe", &format!("--rocketmq={value}")]),
-            format!("--rocketmq is {value:?}: allowed is HOST:PORT, several separated by semicolons")
+            refused(&["probe", &format!("--nameserver={value}")]),
+            format!("--nameserver is {value:?}: allowed is HOST:PORT, several separated by semicolons")
         );
     }
     for value in [
@@ -140,19 +140,19 @@ fn what_cannot_be_used_is_refused_by_name() {
         "99999999999999999999",
     ] {
         assert_eq!(
-            refused(&["probe", "--rocketmq", &nameserver, "--levels", value]),
+            refused(&["probe", "--nameserver", &nameserver, "--levels", value]),
             format!(
                 "--levels is {value:?}: allowed are the numbers of levels, from 1, separated by commas, such as 1,2,3"
             )
         );
     }
     assert_eq!(
-        refused(&["probe", "--rocketmq", &nameserver, "--levels", "1,5"]),
+        refused(&["probe", "--nameserver", &nameserver, "--levels", "1,5"]),
         "--levels has 5: the brokers have the levels 1 to 4"
     );
     for value in ["", "0", "-5", "+5", "100001", "many"] {
         assert_eq!(
-            refused(&["probe", "--rocketmq", &nameserver, "--count", value]),
+            refused(&["probe", "--nameserver", &nameserver, "--count", value]),
             format!("--count is {value:?}: allowed are whole numbers from 1 to 100000")
         );
     }
@@ -164,19 +164,19 @@ fn what_cannot_be_used_is_refused_by_name() {
     assert_eq!(
         refused(&["probe"]),
         format!(
-            "the following required arguments were not provided: --rocketmq <HOST:PORT>; allowed are \
-             --rocketmq <HOST:PORT>, --levels <NUMBERS>, --count <N>, --access-key <KEY>, {tls}--json, --help"
+            "the following required arguments were not provided: --nameserver <HOST:PORT>; allowed are \
+             --nameserver <HOST:PORT>, --levels <NUMBERS>, --count <N>, --access-key <KEY>, {tls}--json, --color <WHEN>, --help"
         )
     );
     // It may be meant for another tool, and hold a password.
-    let line = refused(&["probe", "--rocketmq", "redis://user:secret@host"]);
+    let line = refused(&["probe", "--nameserver", "redis://user:secret@host"]);
     assert!(!line.contains("secret"), "{line}");
 }
 
 #[test]
 fn nameservers_that_are_not_there_are_a_failure() {
     // Port 1 is nobody's.
-    let output = output(&["probe", "--rocketmq", "127.0.0.1:1", "--json"]);
+    let output = output(&["probe", "--nameserver", "127.0.0.1:1", "--json"]);
     let line = String::from_utf8(output.stderr).unwrap();
     assert_eq!(
         (output.status.code(), output.stdout),
@@ -195,7 +195,7 @@ fn a_reader_that_has_gone_before_the_report_is_no_error() {
     drop(reader);
     let arguments = [
         "probe",
-        "--rocketmq",
+        "--nameserver",
         &nameserver(),
         "--levels",
         "1",
@@ -211,7 +211,7 @@ fn a_reader_that_has_gone_before_the_report_is_no_error() {
 #[test]
 fn whoever_interrupts_it_is_obeyed() {
     for (signal, number) in [("INT", 2), ("TERM", 15)] {
-        let arguments = ["probe", "--rocketmq", &nameserver(), "--levels", "4"];
+        let arguments = ["probe", "--nameserver", &nameserver(), "--levels", "4"];
         let probe = tool(&arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -244,7 +244,7 @@ fn whoever_interrupts_it_is_obeyed() {
 #[test]
 fn unlike_masters_are_shown_and_each_level_is_probed_where_it_is() {
     let servers = RocketMqServers::start(&["--masters", "2", "--levels", "2s 1s", "--levels", "1s 3s 40s"]);
-    let text = printed(&["probe", "--rocketmq", &servers.nameserver, "--count", "16"]);
+    let text = printed(&["probe", "--nameserver", &servers.nameserver, "--count", "16"]);
     for expected in [
         "master   broker-a at ",
         "levels   2s 1s\n",
@@ -263,7 +263,7 @@ fn unlike_masters_are_shown_and_each_level_is_probed_where_it_is() {
 
 #[test]
 fn an_account_without_its_secret_is_refused() {
-    let mut command = tool(&["probe", "--rocketmq", "127.0.0.1:9", "--access-key", "shop"]);
+    let mut command = tool(&["probe", "--nameserver", "127.0.0.1:9", "--access-key", "shop"]);
     let output = command.env_remove("DELAYLINE_ROCKETMQ_SECRET").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let line = String::from_utf8(output.stderr).unwrap();
@@ -276,7 +276,7 @@ fn an_account_that_brokers_know_may_probe_and_nobody_is_told_its_secret() {
     let (access, secret) = servers.account("admin");
     let arguments = [
         "probe",
-        "--rocketmq",
+        "--nameserver",
         &servers.nameserver,
         "--count",
         "5",

@@ -56,7 +56,7 @@ fn departures(count: u64, delay: Duration) -> Vec<Departure> {
 
 /// The findings of a doctor, each with its severity, and the exit status.
 fn findings(server: &RedisServer) -> (Option<i32>, Vec<(String, String)>) {
-    let (status, said, _) = ended(&["doctor", "--url", &server.url(), "--json"]);
+    let (status, said, _) = ended(&["doctor", "--redis", &server.url(), "--json"]);
     let report: Value = serde_json::from_str(&said).unwrap();
     let word = |value: &Value| value.as_str().unwrap().to_owned();
     let findings = report["findings"].as_array().unwrap().iter();
@@ -84,7 +84,7 @@ async fn a_doctor_finds_nothing_where_all_is_well() {
     while ask::<u64>(&server, &["EXISTS", "{delayline:wakes}:members"]) == 0 {
         tokio::task::yield_now().await;
     }
-    let said = done(&["doctor", "--url", &server.url()]);
+    let said = done(&["doctor", "--redis", &server.url()]);
     assert!(
         said.contains("shards: 1; receivers: 1; wake-ups: 1000 held, 0 taken, 0 set aside"),
         "{said}"
@@ -103,16 +103,16 @@ async fn a_doctor_looks_at_rows_and_changes_nothing() {
     assert!(scheduler.cancel(scheduled[0].task().id).await.unwrap().is_done());
     scheduler.close().await.unwrap();
     let before: String = ask(&server, &["DEBUG", "DIGEST"]);
-    let said = done(&["doctor", "--url", &server.url()]);
+    let said = done(&["doctor", "--redis", &server.url()]);
     let counts = "tasks: 1 shards; 29 scheduled, 0 running, 0 done, 0 dead, 1 cancelled";
     assert!(said.contains(counts), "{said}");
     assert_eq!(findings(&server), (Some(0), vec![]));
     assert_eq!(ask::<String>(&server, &["DEBUG", "DIGEST"]), before);
 
-    let (_, said, _) = ended(&["doctor", "--url", &server.url(), "--json"]);
+    let (_, said, _) = ended(&["doctor", "--redis", &server.url(), "--json"]);
     let report: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(report["rows"]["scheduled"], 29);
-    let (_, said, _) = ended(&["doctor", "--url", &server.url(), "--prefix", "other", "--json"]);
+    let (_, said, _) = ended(&["doctor", "--redis", &server.url(), "--prefix", "other", "--json"]);
     let report: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(report["rows"], Value::Null);
 }
@@ -178,7 +178,7 @@ async fn a_doctor_finds_what_would_lose_or_delay_rows() {
 #[test]
 fn a_doctor_leaves_an_empty_server_empty() {
     let server = RedisServer::start();
-    let said = done(&["doctor", "--url", &server.url()]);
+    let said = done(&["doctor", "--redis", &server.url()]);
     assert!(said.contains("shards: 0; receivers: 0"), "{said}");
     assert_eq!(ask::<u64>(&server, &["DBSIZE"]), 0);
 }
@@ -216,7 +216,7 @@ async fn a_doctor_compares_clocks_where_a_database_is_named() {
     SqliteStore::open(&file).await.unwrap();
     let said = done(&[
         "doctor",
-        "--url",
+        "--redis",
         &server.url(),
         "--store",
         file.to_str().unwrap(),
@@ -240,11 +240,11 @@ async fn a_rebuild_sends_a_wake_up_for_every_scheduled_task() {
     let cancelled = scheduler.cancel(scheduled[0].task().id).await.unwrap();
     assert!(matches!(cancelled, Answer::Done(_)));
     let file = file.to_str().unwrap();
-    let said = done(&["rebuild", "--url", &server.url(), "--store", file]);
+    let said = done(&["rebuild", "--redis", &server.url(), "--store", file]);
     assert_eq!(said, "1199 wake-ups were sent, of 3 kinds\n");
     assert_eq!(ask::<u64>(&server, &["ZCARD", DUE]), 1_199);
     // Once more is not twice.
-    done(&["rebuild", "--url", &server.url(), "--store", file]);
+    done(&["rebuild", "--redis", &server.url(), "--store", file]);
     assert_eq!(ask::<u64>(&server, &["ZCARD", DUE]), 1_199);
 }
 
@@ -259,7 +259,7 @@ async fn a_rebuild_under_a_new_prefix_has_another_number_of_shards() {
     let before = RedisBackend::new(&server.url()).unwrap();
     before.send(&departures(1, HOUR)).await.unwrap();
     let url = server.url();
-    let place = ["rebuild", "--url", &url, "--store", file.to_str().unwrap()];
+    let place = ["rebuild", "--redis", &url, "--store", file.to_str().unwrap()];
     let (status, _, line) = ended(&[&place[..], &["--shards", "4"]].concat());
     assert_eq!(status, Some(2), "{line}");
     assert!(
@@ -281,28 +281,28 @@ async fn a_rebuild_under_a_new_prefix_has_another_number_of_shards() {
 #[test]
 fn what_cannot_be_used_is_refused_in_a_line_without_secrets() {
     let cases: &[(&[&str], i32, &str)] = &[
-        (&["doctor"], 2, "--url is missing, and REDIS_URL is not set"),
-        (&["doctor", "--url", "http://:s3cret@host"], 2, "redis url is"),
-        (&["doctor", "--url", "redis://127.0.0.1:1"], 1, "backend redis"),
+        (&["doctor"], 2, "--redis is missing, and REDIS_URL is not set"),
+        (&["doctor", "--redis", "http://:s3cret@host"], 2, "redis url is"),
+        (&["doctor", "--redis", "redis://127.0.0.1:1"], 1, "backend redis"),
         (
-            &["rebuild", "--url", "redis://127.0.0.1:1", "--shards", "0"],
+            &["rebuild", "--redis", "redis://127.0.0.1:1", "--shards", "0"],
             2,
             "redis shards is \"0\": allowed are 1 to 1024",
         ),
         (
-            &["rebuild", "--url", "redis://127.0.0.1:1", "--shards", "many"],
+            &["rebuild", "--redis", "redis://127.0.0.1:1", "--shards", "many"],
             2,
             "--shards",
         ),
         (
-            &["rebuild", "--url", "redis://127.0.0.1:1"],
+            &["rebuild", "--redis", "redis://127.0.0.1:1"],
             2,
             "--store is missing, and DATABASE_URL is not set",
         ),
         (
             &[
                 "rebuild",
-                "--url",
+                "--redis",
                 "redis://127.0.0.1:1",
                 "--store",
                 "http://:s3cret@host",
@@ -313,7 +313,7 @@ fn what_cannot_be_used_is_refused_in_a_line_without_secrets() {
         (
             &[
                 "rebuild",
-                "--url",
+                "--redis",
                 "redis://127.0.0.1:1",
                 "--store",
                 "/no/such/file",

@@ -33,7 +33,7 @@ const MYSQL: Words = Words {
 /// The exit status, and what is said on standard error.
 fn ended(words: &Words, arguments: &[&str], url: &str) -> (Option<i32>, String) {
     let mut command = tool(&[&["migrate", words.name], arguments].concat());
-    let output = command.args(["--url", url]).output().unwrap();
+    let output = command.args(["--store", url]).output().unwrap();
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 

@@ -66,7 +66,7 @@ async fn two_share_the_work(url: &str) {
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) fn migrate(database: &str, url: &str) {
     let done = std::process::Command::new(env!("CARGO_BIN_EXE_delayline"))
-        .args(["migrate", database, "--url", url])
+        .args(["migrate", database, "--store", url])
         .output()
         .unwrap();
     assert!(done.status.success(), "{done:?}");
