@@ -34,7 +34,7 @@ impl Forecast {
             0 => "KIND",
             _ => names.next().unwrap_or_default(),
         });
-        crate::print(&table(header, coming.iter().map(row)))
+        crate::show(&table(header, coming.iter().map(row)))
     }
 }
 

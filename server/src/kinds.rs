@@ -62,12 +62,21 @@ enum Command {
 
 impl Kinds {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        let is_json = self.command.is_json();
         let printed = crate::in_runtime(self.command.run())??;
-        crate::print(&printed)
+        match is_json {
+            true => crate::print(&printed),
+            false => crate::show(&printed),
+        }
     }
 }
 
 impl Command {
+    fn is_json(&self) -> bool {
+        let (Self::List { json, .. } | Self::Pause { json, .. } | Self::Resume { json, .. }) = self;
+        *json
+    }
+
     /// Does it, and gives what is to be printed.
     async fn run(self) -> Result<String, Failure> {
         match self {

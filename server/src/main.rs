@@ -176,7 +176,7 @@ fn run() -> Result<(), Failure> {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         // The help and the version come as errors too.
-        Err(shown) if !shown.use_stderr() => return print(&shown.render().ansi().to_string()),
+        Err(shown) if !shown.use_stderr() => return show(&shown.render().ansi().to_string()),
         Err(refused) => return Err(Failure::Argument(arguments::one_line(&refused))),
     };
     cli.color.apply();
@@ -230,9 +230,18 @@ fn note(text: &str) {
     let _ = writeln!(io::stderr(), "delayline: {text}");
 }
 
-/// Writes to standard output, without colours where there are to be none; a reader that has closed it has read what it wanted.
+/// Writes to standard output byte for byte, as for scripts.
 fn print(text: &str) -> Result<(), Failure> {
-    let mut output = anstream::stdout().lock();
+    write(io::stdout().lock(), text)
+}
+
+/// Writes to standard output for people, without the colours where there are to be none.
+fn show(text: &str) -> Result<(), Failure> {
+    write(anstream::stdout().lock(), text)
+}
+
+/// Writes all of it; a reader that has closed its end has read what it wanted.
+fn write(mut output: impl io::Write, text: &str) -> Result<(), Failure> {
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
         Err(closed) if closed.kind() == ErrorKind::BrokenPipe => Ok(()),
         written => written.map_err(Failure::Output),

@@ -10,6 +10,7 @@ use crate::near::near;
 use crate::operations::{Filter, name, state_for};
 use crate::place::Place;
 use crate::reason::Reason;
+use crate::table::one_line;
 use crate::terminal::{self, BAD, GOOD, styled};
 
 /// So many tasks are changed without a question.
@@ -130,7 +131,7 @@ impl Changed {
                 }
             }
         }
-        crate::print(&text)
+        crate::show(&text)
     }
 }
 
@@ -165,19 +166,26 @@ pub(super) async fn hinted(client: &Client, target: &Target, came: Came) -> Came
 
 /// Prints what came of a change of one task; fails if nothing did.
 pub(super) fn tell(came: &Came, json: bool) -> Result<(), Failure> {
+    if json {
+        crate::print(&(crate::json(came)? + "\n"))?;
+    } else {
+        crate::show(&said(came))?;
+    }
+    match came.is_done() {
+        true => Ok(()),
+        false => Err(Failure::Found("nothing was changed".to_owned())),
+    }
+}
+
+/// What came of it, for people.
+fn said(came: &Came) -> String {
     let word = &came.answer;
-    let text = match &came.task {
-        _ if json => crate::json(came)? + "\n",
-        Some(task) if word == "new" => format!("{}: it is {}\n", styled(GOOD, word), task.id),
+    match &came.task {
+        Some(task) if word == "new" => format!("{}: it is {}\n", styled(GOOD, word), one_line(&task.id)),
         Some(task) if came.is_done() => {
             let (state, due) = (terminal::state(task.state), terminal::long(task.due_at.0));
             format!("{}: it is {state}, due {due}\n", styled(GOOD, word))
         }
-        _ => format!("{}\n", styled(BAD, word)),
-    };
-    crate::print(&text)?;
-    match came.is_done() {
-        true => Ok(()),
-        false => Err(Failure::Found("nothing was changed".to_owned())),
+        _ => format!("{}\n", styled(BAD, one_line(word))),
     }
 }

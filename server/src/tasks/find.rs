@@ -59,7 +59,7 @@ impl Find {
             return Err(Failure::Found("there is no such task".to_owned()));
         }
         let header = ["KIND", "KEY", "STATE", "DUE", "ID", "LAST ERROR"];
-        crate::print(&table(header, tasks.iter().map(row)))
+        crate::show(&table(header, tasks.iter().map(row)))
     }
 
     /// By an index, a kind after the other.
@@ -119,7 +119,7 @@ fn row(task: &TaskView) -> [String; 6] {
         task.key.as_deref().map_or_else(|| "-".to_owned(), cell),
         terminal::state(task.state),
         terminal::short(task.due_at.0),
-        task.id.clone(),
+        cell(&task.id),
         task.last_error.as_deref().map_or_else(String::new, cell),
     ]
 }

@@ -59,7 +59,7 @@ impl Show {
         if self.json {
             return crate::print(&(crate::json(&task)? + "\n"));
         }
-        crate::print(&lines(&crate::json(&task.lean())?))
+        crate::show(&lines(&crate::json(&task.lean())?))
     }
 }
 
@@ -102,7 +102,7 @@ impl Explain {
         if self.json {
             return crate::print(&(crate::json(&explained)? + "\n"));
         }
-        crate::print(&text(&explained.standing))
+        crate::show(&text(&explained.standing))
     }
 }
 
@@ -184,7 +184,7 @@ impl List {
             return crate::print(&crate::json_lines(&tasks)?);
         }
         let header = ["DUE", "KEY", "ATTEMPT", "ID", "LAST ERROR"];
-        crate::print(&table(header, tasks.iter().map(row)))
+        crate::show(&table(header, tasks.iter().map(row)))
     }
 }
 
@@ -196,7 +196,7 @@ fn row(task: &TaskView) -> [String; 5] {
         terminal::short(task.due_at.0),
         task.key.as_deref().map_or_else(|| "-".to_owned(), cell),
         task.attempt.to_string(),
-        task.id.clone(),
+        cell(&task.id),
         task.last_error.as_deref().map_or_else(String::new, cell),
     ]
 }

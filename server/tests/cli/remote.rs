@@ -131,11 +131,19 @@ async fn each_verb_is_done_by_a_server() {
     assert_eq!(verb("shift", &["--by", "-1h"])["due_at"], "2098-12-31T23:00:00Z");
     let edited = verb(
         "edit",
-        &["--payload", "{\"b\": 1,  \"a\": 2}", "--reason", "a typo"],
+        &[
+            "--payload",
+            "{\"b\": 1,  \"a\": \"\u{7f}\"}",
+            "--reason",
+            "a typo",
+        ],
     );
     assert_eq!(edited["due_at"], "2098-12-31T23:00:00Z");
     let shown = printed(&["tasks", "show", "order.cancel", "42", "--json", "--store", &file]);
-    assert!(shown.contains("\"payload\":{\"b\": 1,  \"a\": 2}"), "{shown}");
+    assert!(
+        shown.contains("\"payload\":{\"b\": 1,  \"a\": \"\u{7f}\"}"),
+        "{shown}"
+    );
     assert_eq!(verb("change", &["--at", at])["due_at"], at);
     let id = edited["id"].as_str().unwrap();
     let told = answer_by(&server, &["tasks", "explain", "--id", id]);
