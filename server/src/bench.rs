@@ -31,7 +31,7 @@ use self::side::{Place, Side};
 use self::workload::Workload;
 use crate::database::Address;
 use crate::interrupt::interrupted;
-use crate::{Failure, json, print};
+use crate::{Failure, json_lines, print, show};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
@@ -98,13 +98,13 @@ impl Bench {
             return Err(Failure::Argument(refused.to_owned()));
         }
         let lines = self.measured(&self.places()?)?;
-        print(&match self.json {
-            true => lines
-                .iter()
-                .map(|line| Ok(json(&line.json())? + "\n"))
-                .collect::<Result<String, Failure>>()?,
-            false => figure::text(&lines),
-        })?;
+        match self.json {
+            true => {
+                let values: Vec<_> = lines.iter().map(Line::json).collect();
+                print(&json_lines(&values)?)?;
+            }
+            false => show(&figure::text(&lines))?,
+        }
         verdict(&lines)
     }
 

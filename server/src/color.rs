@@ -3,7 +3,6 @@
 /// When there are colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Color {
-    /// At a terminal, unless NO_COLOR is set.
     #[default]
     Auto,
     Always,

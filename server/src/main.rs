@@ -73,8 +73,15 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 #[derive(Debug, clap::Parser)]
 #[command(name = "delayline", version, arg_required_else_help = false)]
 struct Cli {
-    /// Whether what is printed has colours
-    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t)]
+    /// Whether what is printed has colours; auto: at a terminal, unless NO_COLOR is set
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        value_enum,
+        default_value_t,
+        display_order = 900
+    )]
     color: color::Color,
     #[command(subcommand)]
     command: Command,

@@ -6,7 +6,7 @@ use crate::Failure;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 use crate::database::Address;
 
-/// Make the tables of a store, bring them up to date, check them, or print the SQL for whoever does it by hand.
+/// Make the tables of a store, bring them up to date, check them, or print the SQL, to be run by hand.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Migrate {
     /// The kind of database

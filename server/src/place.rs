@@ -14,25 +14,25 @@ use crate::operations::Operations;
 const SERVER: &str = "DELAYLINE_SERVER";
 const TOKEN: &str = "DELAYLINE_TOKEN";
 const TOKEN_FILE: &str = "DELAYLINE_TOKEN_FILE";
+const HEADING: &str = "Where the tasks are";
 
 /// The store with the tasks, or a server that has them.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Where the tasks are")]
 pub(crate) struct Place {
     /// The store with the tasks: postgres://, mysql://, redis:// or the path of a file for SQLite; otherwise what the
     /// environment variable DATABASE_URL says
-    #[arg(long, value_name = "URL", value_hint = clap::ValueHint::AnyPath)]
+    #[arg(long, help_heading = HEADING, value_name = "URL", value_hint = clap::ValueHint::AnyPath)]
     store: Option<String>,
     /// A server in place of the store: http:// or https://HOST:PORT, and its http.base_path; otherwise DELAYLINE_SERVER,
     /// which goes before DATABASE_URL
-    #[arg(long, value_name = "URL", conflicts_with = "store", value_hint = clap::ValueHint::Url)]
+    #[arg(long, help_heading = HEADING, value_name = "URL", conflicts_with = "store", value_hint = clap::ValueHint::Url)]
     server: Option<String>,
     /// A file with the token for the server; otherwise what is in DELAYLINE_TOKEN, or in the file that DELAYLINE_TOKEN_FILE
     /// names
-    #[arg(long, value_name = "FILE", conflicts_with = "store", value_hint = clap::ValueHint::FilePath)]
+    #[arg(long, help_heading = HEADING, value_name = "FILE", conflicts_with = "store", value_hint = clap::ValueHint::FilePath)]
     token_file: Option<PathBuf>,
     /// The token itself; others see it where they see processes, so rather the file or the variable
-    #[arg(long, value_name = "TOKEN", conflicts_with_all = ["store", "token_file"], value_parser = token)]
+    #[arg(long, help_heading = HEADING, value_name = "TOKEN", conflicts_with_all = ["store", "token_file"], value_parser = token)]
     token: Option<Token>,
 }
 
