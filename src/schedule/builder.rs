@@ -1,7 +1,7 @@
 //! What a scheduler is made of.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 
 use super::Scheduler;
 use crate::backend::Backend;
@@ -164,7 +164,7 @@ impl SchedulerBuilder {
             events: Teller::new(defaults::EVENTS),
             failures: Default::default(),
             metrics: Metrics::new(),
-            history,
+            histories: RwLock::new(history.into()),
             _watching: watching,
         };
         Ok(Scheduler {

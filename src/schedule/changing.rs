@@ -6,7 +6,7 @@ use super::Scheduler;
 use super::batches::each;
 use crate::schedule::noting::Way;
 use crate::store::{Action, Change, Expect, Target, Verb, When};
-use crate::{Answer, Error};
+use crate::{Answer, Error, Kind};
 
 impl Scheduler {
     /// Changes many tasks in few statements, each if it is as its `Expect` says (otherwise `Conflict`); with an answer for
@@ -51,26 +51,28 @@ impl Scheduler {
         action: Action,
     ) -> Result<Change, Error> {
         target.check()?;
+        let kind = self.kind_of(&target).await?;
+        let kind = kind.as_ref();
         let now = When::After(Duration::ZERO);
         let (verb, note) = match action {
-            Action::Cancel => (Verb::Cancel, self.note("cancelled", None)),
-            Action::Dismiss => (Verb::Dismiss, self.note("dismissed", None)),
-            Action::Reschedule(due) => self.reschedule_verb(target.kind(), due).await?,
+            Action::Cancel => (Verb::Cancel, self.note(kind, "cancelled", None)),
+            Action::Dismiss => (Verb::Dismiss, self.note(kind, "dismissed", None)),
+            Action::Reschedule(due) => self.reschedule_verb(kind, due).await?,
             Action::Shift(by) => {
                 let Expect::Due(due_at) = expect else {
                     let allowed = "allowed with a shift is Expect::Due, the time from which it is moved";
                     return Err(Error::invalid("expect", format!("{expect:?}"), allowed));
                 };
                 let due = self.due_after(by, due_at).await?;
-                self.reschedule_verb(target.kind(), due).await?
+                self.reschedule_verb(kind, due).await?
             }
             Action::RunNow => {
-                let Way { look_in, sent } = self.way(None, now).await?;
-                (Verb::RunNow { look_in }, self.note("run_now", sent))
+                let Way { look_in, sent } = self.way(kind, now).await?;
+                (Verb::RunNow { look_in }, self.note(kind, "run_now", sent))
             }
             Action::Redrive => {
-                let Way { look_in, sent } = self.way(None, now).await?;
-                (Verb::Redrive { look_in }, self.note("redriven", sent))
+                let Way { look_in, sent } = self.way(kind, now).await?;
+                (Verb::Redrive { look_in }, self.note(kind, "redriven", sent))
             }
         };
         Ok(Change {
@@ -79,5 +81,17 @@ impl Scheduler {
             expect,
             note,
         })
+    }
+
+    /// The kind of a target. Of one by its id the store is asked only where it matters: where of some kinds other things are
+    /// noted than of the rest.
+    async fn kind_of(&self, target: &Target) -> Result<Option<Kind>, Error> {
+        match target {
+            Target::Id(_) if !self.kernel.histories().are_alike() => {
+                let found = self.kernel.store.find(target).await?;
+                Ok(found.map(|task| task.kind))
+            }
+            target => Ok(target.kind().cloned()),
+        }
     }
 }

@@ -84,6 +84,7 @@ impl Scheduler {
         due: When,
     ) -> Result<Change, Error> {
         let Way { look_in, sent } = self.way(target.kind(), due).await?;
+        let note = self.note(target.kind(), "edited", sent);
         Ok(Change {
             target,
             verb: Verb::Edit {
@@ -92,7 +93,7 @@ impl Scheduler {
                 look_in,
             },
             expect,
-            note: self.note("edited", sent),
+            note,
         })
     }
 }

@@ -1,7 +1,7 @@
 //! What a scheduler and the workers beside it share.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
@@ -18,7 +18,7 @@ use crate::schedule::pauses::Pauses;
 use crate::stats::Counters;
 use crate::store::receipt::Follow;
 use crate::store::store_time::{Heard, StoreTime};
-use crate::store::{Ending, History, Store};
+use crate::store::{Ending, Histories, Keep, Store};
 use crate::task::claim_id::ClaimId;
 use crate::work::failure_log::FailureLog;
 use crate::{Error, Kind, State, Task, defaults};
@@ -43,12 +43,27 @@ pub(crate) struct Kernel {
     pub(crate) failures: FailureLog,
     pub(crate) metrics: Metrics,
     /// What is noted of what happens to tasks.
-    pub(crate) history: History,
+    pub(crate) histories: RwLock<Histories>,
     /// Ends with the scheduler.
     pub(crate) _watching: Spawned,
 }
 
 impl Kernel {
+    /// What is noted of what happens to tasks, from now on.
+    pub(crate) fn histories(&self) -> Histories {
+        self.histories
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// What is kept of these kinds from now on.
+    pub(crate) fn keep(&self, kinds: BTreeMap<Kind, Keep>) {
+        let histories = self.histories().but(&kinds);
+        *self.histories.write().unwrap_or_else(PoisonError::into_inner) = histories;
+        self.store.keep(&Arc::new(kinds));
+    }
+
     /// A task is started, brought by this, and so late.
     pub(crate) fn started(&self, kind: &Kind, woken_by: &'static str, lateness: Duration) {
         self.counters.started.add(1);

@@ -10,6 +10,7 @@ mod editing;
 mod explain;
 pub(crate) mod follow;
 mod forecast;
+mod keeping;
 pub(crate) mod kernel;
 pub(crate) mod noting;
 pub(crate) mod pauses;
@@ -147,13 +148,14 @@ impl Scheduler {
     async fn reschedule_verb(&self, kind: Option<&Kind>, due: When) -> Result<(Verb, Note), Error> {
         due.check()?;
         let Way { look_in, sent } = self.way(kind, due).await?;
-        Ok((Verb::Reschedule { due, look_in }, self.note("moved", sent)))
+        let note = self.note(kind, "moved", sent);
+        Ok((Verb::Reschedule { due, look_in }, note))
     }
 
-    /// What is noted of what is done through this handle.
-    fn note(&self, event: &'static str, sent: Option<String>) -> Note {
+    /// What is noted of what is done through this handle; to a task of what kind, where that is known.
+    fn note(&self, kind: Option<&Kind>, event: &'static str, sent: Option<String>) -> Note {
         self.kernel
-            .note(History::Changes, sent, || self.actor.line(event))
+            .note(kind, History::Changes, sent, || self.actor.line(event))
     }
 
     /// Moves a task by a time span, later or earlier; earlier than now means now.

@@ -18,7 +18,7 @@ pub(crate) struct Way {
 impl Kernel {
     /// How the wake-up of a task goes on that is due in `remaining`; of what kind it is, where that is known.
     pub(crate) fn way(&self, kind: Option<&Kind>, remaining: Duration) -> Way {
-        if self.history == History::Off {
+        if self.histories().of_perhaps(kind) == History::Off {
             let look_in = self.router.look_in(kind, remaining);
             return Way { look_in, sent: None };
         }
@@ -27,29 +27,33 @@ impl Kernel {
         Way { look_in, sent }
     }
 
-    /// What is noted of a transition if at least `from` is.
+    /// What is noted of a transition if at least `from` is; of what kind the task is, where that is known.
     pub(crate) fn note<'l>(
         &self,
+        kind: Option<&Kind>,
         from: History,
         sent: Option<String>,
         line: impl FnOnce() -> Line<'l>,
     ) -> Note {
-        Note::kept(self.history, from, sent, line)
+        Note::kept(self.histories().of_perhaps(kind), from, sent, line)
     }
 
-    /// What is noted of a change by a check.
-    pub(crate) fn note_checked(&self, event: &'static str, sent: Option<String>) -> Note {
-        self.note(History::Changes, sent, || Line::of(event, CHECK))
+    /// What is noted of a change by the check of a kind.
+    pub(crate) fn note_checked(&self, kind: &Kind, event: &'static str, sent: Option<String>) -> Note {
+        self.note(Some(kind), History::Changes, sent, || Line::of(event, CHECK))
     }
 
     /// What is noted of a hop that a worker records.
-    pub(crate) fn note_hop(&self, worker: &str, sent: Option<String>) -> Note {
-        self.note(History::All, sent, || Line::of("hop", format!("worker:{worker}")))
+    pub(crate) fn note_hop(&self, kind: &Kind, worker: &str, sent: Option<String>) -> Note {
+        self.note(Some(kind), History::All, sent, || {
+            Line::of("hop", format!("worker:{worker}"))
+        })
     }
 
     /// What is noted of the end of a claim of a task, where that is known, by the worker that has claimed it.
     pub(crate) fn note_end(&self, task: Option<&Task>, ending: &Ending, now: Timestamp) -> Note {
-        if self.history == History::Off {
+        let kind = task.map(|task| &task.kind);
+        if self.histories().of_perhaps(kind) == History::Off {
             return Note::default();
         }
         let from = match ending {
@@ -60,6 +64,6 @@ impl Kernel {
         let sent = task
             .zip(after)
             .and_then(|(task, after)| self.way(Some(&task.kind), after).sent);
-        self.note(from, sent, || Line::ended(task, ending))
+        self.note(kind, from, sent, || Line::ended(task, ending))
     }
 }

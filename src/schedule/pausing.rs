@@ -38,7 +38,7 @@ impl Scheduler {
         reason: &str,
     ) -> Result<Paused, Error> {
         let kernel = &self.kernel;
-        let actor = (self.actor.name(), self.note("paused", None));
+        let actor = (self.actor.name(), self.note(None, "paused", None));
         let paused = paused::pause(&*kernel.store, &kernel.clock, &kind.into(), until, reason, actor).await;
         kernel.pauses.outdate();
         if let Ok(Paused { kind, .. }) = &paused {
@@ -50,7 +50,7 @@ impl Scheduler {
     /// Lets the tasks of a paused kind run again, those that are due at once; says whether it was paused.
     pub async fn resume(&self, kind: impl Into<Kind>) -> Result<bool, Error> {
         let kind = kind.into();
-        let resumed = paused::resume(&*self.kernel.store, &kind, self.note("resumed", None)).await;
+        let resumed = paused::resume(&*self.kernel.store, &kind, self.note(None, "resumed", None)).await;
         self.kernel.pauses.outdate();
         if matches!(resumed, Ok(true)) {
             tracing::info!(%kind, actor = self.actor.name(), "a kind is resumed");

@@ -100,7 +100,7 @@ impl Scheduler {
                     due: None,
                     look_in,
                 };
-                (verb, self.note("edited", sent))
+                (verb, self.note(Some(&task.kind), "edited", sent))
             }
         };
         Ok(Ok(Change {

@@ -163,6 +163,7 @@ impl Scheduler {
             key.as_ref()
                 .map_or(made, |key| place::id_with_key(made, &kind, key))
         });
+        let note = self.note(Some(&kind), "scheduled", sent);
         Ok(NewRow {
             id,
             kind,
@@ -173,7 +174,7 @@ impl Scheduler {
             look_in,
             max_attempts,
             replace,
-            note: self.note("scheduled", sent),
+            note,
         })
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::History;
+use super::Histories;
 use crate::backend::Wake;
 use crate::task::timestamp::millis;
 use crate::{Key, Kind, Task, TaskId, Timestamp, defaults};
@@ -21,8 +21,9 @@ pub struct Claim {
     /// How many bytes of payloads the claimer can take: a row is claimed only while those claimed before it by the same
     /// call have fewer in all. A store may count those that it left to others, too.
     pub bytes: usize,
-    /// Whether it is noted of rows that they are claimed, and that their lease has ended.
-    pub history: History,
+    /// Of which kinds it is noted that rows are claimed, and that their lease has ended. Of the kinds with room in a claim
+    /// that a [`Table`](super::table::Table) is given, all claims are noted or none.
+    pub history: Histories,
 }
 
 /// What a sweep is to take.

@@ -42,6 +42,10 @@ macro_rules! delegate_store {
                     $through(self, self.$field.$name($($argument),*)).await
                 })*
 
+                fn keep(&self, kinds: &std::sync::Arc<std::collections::BTreeMap<Kind, Keep>>) {
+                    self.$field.keep(kinds);
+                }
+
                 async fn notified(&self) {
                     self.$field.notified().await;
                 }

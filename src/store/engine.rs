@@ -16,6 +16,7 @@ mod sweep;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod transaction;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,10 +26,11 @@ use async_trait::async_trait;
 use self::decider::Decider;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 use self::transaction::Joined;
+use super::keep::Stays;
 use super::merging::Merging;
 use super::table::Table;
 use super::{
-    Change, Claim, Guarded, Looked, NewRow, Noted, Page, Renewal, Stamped, Step, Store, Sweep, Target,
+    Change, Claim, Guarded, Keep, Looked, NewRow, Noted, Page, Renewal, Stamped, Step, Store, Sweep, Target,
 };
 use crate::backend::Wake;
 use crate::clock::Clock;
@@ -50,7 +52,8 @@ impl<T: Table> Engine<T> {
     /// Keeps rows in `table`, those that are finished or cancelled for `history`. It pauses by `clock`; the times of rows are
     /// those of the table.
     pub fn new(table: T, clock: Clock, history: Duration) -> Self {
-        let decider = Arc::new(Decider::new(table, clock, history));
+        let stays = Arc::new(Stays::new(history));
+        let decider = Arc::new(Decider::new(table, clock, stays));
         Self::over(Arc::clone(&decider), decider)
     }
 
@@ -68,7 +71,8 @@ impl<T: Table> Engine<T> {
     /// callers keeps a worker from its claims.
     #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub(super) fn beside(callers: T, workers: T, clock: &Clock, history: Duration) -> Self {
-        let decider = |table| Arc::new(Decider::new(table, clock.clone(), history));
+        let stays = Arc::new(Stays::new(history));
+        let decider = |table| Arc::new(Decider::new(table, clock.clone(), Arc::clone(&stays)));
         Self::over(decider(callers), decider(workers))
     }
 
@@ -79,7 +83,11 @@ impl<T: Table> Engine<T> {
         T: Clone,
     {
         let before = &self.callers;
-        let decider = Decider::new(before.table.clone(), before.clock.clone(), before.history);
+        let decider = Decider::new(
+            before.table.clone(),
+            before.clock.clone(),
+            Arc::clone(&before.stays),
+        );
         let decider = Arc::new(Decider { limit, ..decider });
         (self.callers, self.workers) = (Arc::clone(&decider), decider);
     }
@@ -90,7 +98,7 @@ impl<T: Table> Engine<T> {
         Joined::new(Decider::new(
             table,
             self.callers.clock.clone(),
-            self.callers.history,
+            Arc::clone(&self.callers.stays),
         ))
     }
 }
@@ -111,7 +119,7 @@ impl<T: Table> fmt::Debug for Engine<T> {
         f.debug_struct("Engine")
             .field("table", &self.callers.table.name())
             .field("clock", &self.callers.clock)
-            .field("history", &self.callers.history)
+            .field("history", &self.callers.stays.usual)
             .finish_non_exhaustive()
     }
 }
@@ -185,6 +193,10 @@ impl<T: Table + 'static> Store for Engine<T> {
 
     async fn purge(&self, limit: usize) -> Result<u64, Error> {
         self.workers.within(self.workers.purge(limit)).await
+    }
+
+    fn keep(&self, kinds: &Arc<BTreeMap<Kind, Keep>>) {
+        self.callers.stays.set(kinds);
     }
 
     async fn check(&self) -> Result<(), Error> {

@@ -11,6 +11,7 @@ mod database;
 mod delegated;
 mod engine;
 pub(crate) mod fnv;
+mod keep;
 mod limited;
 pub(crate) mod line;
 mod memory;
@@ -44,12 +45,14 @@ pub(crate) mod turns;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 pub use self::claim::{Ahead, Claim, Guarded, Looked, Pending, Renewal, Sweep};
 pub use self::engine::Engine;
+pub use self::keep::{Histories, Keep};
 pub(crate) use self::limited::{Limited, unanswered};
 pub use self::memory::MemoryStore;
 #[cfg(feature = "mysql")]
@@ -177,12 +180,16 @@ pub trait Store: Debug + Send + Sync {
     /// way of what is.
     async fn history(&self, id: TaskId) -> Result<Noted, Error>;
 
-    /// Removes up to `limit` done or cancelled rows of each kind whose `wake_at` has passed; says how many.
+    /// Removes up to `limit` done, cancelled or dead rows of each kind whose `wake_at` has passed; says how many.
     ///
     /// Also mends leases that were given while the store's clock was ahead: a running row that was last updated in the
     /// future has a lease of the same length from now, and was updated now. Up to `limit` of each kind, those first whose
     /// leases end last.
     async fn purge(&self, limit: usize) -> Result<u64, Error>;
+
+    /// For how long rows of these kinds stay that end from now on, in the place of what was said before. Of other
+    /// kinds as the store does by itself: dead ones until an operator acts.
+    fn keep(&self, kinds: &Arc<BTreeMap<Kind, Keep>>);
 
     /// Fails unless the rows can be kept: the schema is there, and is one that this release knows. A worker asks
     /// before it starts.

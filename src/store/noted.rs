@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::line::Line;
 use crate::store::Claim;
-use crate::{Task, Timestamp};
+use crate::{Kind, Task, Timestamp};
 
 /// Which transitions of rows are noted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -102,13 +102,15 @@ impl Note {
 }
 
 impl Claim {
-    /// What is noted of each row that is claimed.
+    /// What is noted of each row that is claimed, of whichever kind.
     pub(super) fn claimed(&self) -> Option<String> {
-        (self.history == History::All).then(|| Line::claimed(&self.owner))
+        let mut kinds = self.room.iter().filter(|(_, room)| **room > 0);
+        let is_noted = kinds.any(|(kind, _)| self.history.of(kind) == History::All);
+        is_noted.then(|| Line::claimed(&self.owner))
     }
 
-    /// What is noted of each lease that has ended.
-    pub(super) fn expired(&self) -> Option<&'static str> {
-        (self.history > History::Off).then_some(Line::EXPIRED)
+    /// What is noted of each lease of a kind that has ended.
+    pub(super) fn expired(&self, kind: &Kind) -> Option<&'static str> {
+        (self.history.of(kind) > History::Off).then_some(Line::EXPIRED)
     }
 }

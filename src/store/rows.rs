@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use std::time::Duration;
 
+use super::keep::Stays;
 use super::table::{By, Write};
 use super::transition::Transition;
 use super::{Change, Expect, NewRow, Note, Noted, Target, Verb, row};
@@ -246,7 +246,7 @@ impl Rows {
     }
 
     /// Changes a row for its caller, if it is as the verb and the caller expect.
-    pub(super) fn answer(&mut self, change: &Change, now: Timestamp, history: Duration) -> Answer {
+    pub(super) fn answer(&mut self, change: &Change, now: Timestamp, stays: &Stays) -> Answer {
         let Some(id) = self.find(&change.target).map(|row| row.id) else {
             return Answer::NotFound;
         };
@@ -274,7 +274,7 @@ impl Rows {
         if redrive && let Some(other) = row.key.as_ref().and_then(|key| self.live(&row.kind, key)) {
             return Answer::Conflict(other.clone());
         }
-        let transition = Transition::by(&change.verb, history);
+        let transition = Transition::by(&change.verb, stays.of(&row.kind));
         let make = |row: &mut Task| {
             if let Verb::Edit { payload, .. } = &change.verb {
                 row.payload.clone_from(payload);

@@ -79,9 +79,9 @@ impl Event {
 /// How a claim ended. A store has to know all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Done; kept as long as the store keeps history.
+    /// Done; kept as long as the store keeps what has ended.
     Done,
-    /// Dead; kept until it is redriven or dismissed.
+    /// Dead; kept until it is redriven or dismissed, or as long as [`Keep::dead`](crate::store::Keep::dead) says.
     Dead {
         /// Why, for `last_error`.
         error: String,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::store::keep::Stay;
 use crate::store::{Ending, Event, Verb, When, row};
 use crate::{State, Task, Timestamp};
 
@@ -14,7 +15,7 @@ pub(super) struct Transition<'e> {
     pub(super) state: State,
     /// The new due time, with which earlier stalls are forgotten; else as before.
     pub(super) due: Option<When>,
-    /// When to look next, from now; never, for a dead row.
+    /// When to look next, from now; never, for a dead row that stays until an operator acts.
     pub(super) look_in: Option<Duration>,
     /// As if it had just been scheduled.
     pub(super) anew: bool,
@@ -29,33 +30,37 @@ pub(super) struct Transition<'e> {
 /// What the end of a claim makes of its task, for people: the store does it by itself.
 pub(crate) fn ended(claimed: &Task, ending: &Ending, now: Timestamp) -> Task {
     let mut task = claimed.clone();
-    Transition::by_ending(ending, Duration::ZERO).apply(&mut task, now);
+    let stay = Stay {
+        ended: Duration::ZERO,
+        dead: None,
+    };
+    Transition::by_ending(ending, stay).apply(&mut task, now);
     task
 }
 
 impl<'e> Transition<'e> {
     /// By what happens to a row that a worker holds or sends on its way.
-    pub(super) fn of(event: &'e Event, history: Duration) -> Self {
+    pub(super) fn of(event: &'e Event, stay: Stay) -> Self {
         match event {
             Event::Hop { look_in } => Self {
                 hop: true,
                 ..Self::to(State::Scheduled, *look_in)
             },
-            Event::End { ending } => Self::by_ending(ending, history),
+            Event::End { ending } => Self::by_ending(ending, stay),
         }
     }
 
-    fn by_ending(ending: &'e Ending, history: Duration) -> Self {
+    fn by_ending(ending: &'e Ending, stay: Stay) -> Self {
         let later = |after, look_in| Self {
             due: Some(When::After(after)),
             ..Self::to(State::Scheduled, look_in)
         };
         match *ending {
-            Ending::Done => Self::to(State::Done, history),
+            Ending::Done => Self::to(State::Done, stay.ended),
             Ending::Dead { ref error, give_back } => Self {
                 given_back: u8::from(give_back),
                 error: Some(error),
-                ..Self::to(State::Dead, None)
+                ..Self::to(State::Dead, stay.dead)
             },
             Ending::Retry {
                 after,
@@ -82,13 +87,13 @@ impl<'e> Transition<'e> {
             Ending::Moved { due, look_in } => Self::anew(When::At(due), look_in),
             Ending::Cancelled => Self {
                 given_back: 1,
-                ..Self::to(State::Cancelled, history)
+                ..Self::to(State::Cancelled, stay.ended)
             },
         }
     }
 
     /// By a verb that a caller may use on the row as it is.
-    pub(super) fn by(verb: &Verb, history: Duration) -> Self {
+    pub(super) fn by(verb: &Verb, stay: Stay) -> Self {
         match *verb {
             Verb::Reschedule { due, look_in } => Self::anew(due, look_in),
             Verb::RunNow { look_in } | Verb::Redrive { look_in } => {
@@ -100,7 +105,7 @@ impl<'e> Transition<'e> {
                 ..
             } => Self::anew(due, look_in),
             Verb::Edit { look_in, .. } => Self::to(State::Scheduled, look_in),
-            Verb::Cancel | Verb::Dismiss => Self::to(State::Cancelled, history),
+            Verb::Cancel | Verb::Dismiss => Self::to(State::Cancelled, stay.ended),
         }
     }
 

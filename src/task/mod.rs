@@ -214,7 +214,8 @@ pub struct Task {
     pub state: State,
     /// The fencing token: one more at every transition, so that a write with an older version comes too late.
     pub version: u64,
-    /// When the row must be read next, whatever its state; none for a dead task.
+    /// When the row must be read next, whatever its state; none for a dead task that stays
+    /// until it is redriven or dismissed.
     pub wake_at: Option<Timestamp>,
     /// How many attempts have begun since it was scheduled, a claim being one. A snooze or a graceful release gives one
     /// back, and so does the end of the lease of a claim that has not [started](Self::started).

@@ -15,6 +15,7 @@ mod edit;
 mod history;
 mod hop;
 mod insert;
+mod keep;
 mod look;
 mod purge;
 mod race;
@@ -258,6 +259,11 @@ macro_rules! store_cases {
                 live_and_dead_rows_are_never_removed
                 a_row_that_came_back_to_life_is_not_removed
                 a_purge_removes_up_to_its_limit_of_each_kind
+            }
+            keep {
+                rows_of_a_kind_stay_as_long_as_is_said_of_it
+                dead_rows_are_removed_where_that_is_said
+                claims_are_noted_of_those_kinds_of_which_it_is_said
             }
             history {
                 every_transition_is_noted_in_its_order

@@ -25,13 +25,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::{JoinError, JoinSet};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 
 use self::engine::Engine;
 use self::handlers::Senders;
 use self::options::Options;
-use self::stop::Stage;
+use self::stop::{Asked, Stage, all_ended, defect, until};
 use crate::clock::hidden::Hidden;
 use crate::work::claimant;
 use crate::work::handler::{Handler, raw, typed};
@@ -208,31 +208,55 @@ impl Worker {
     /// Fails at once if the settings cannot be used, or if the store says that it can never work as it is. One that
     /// is merely away is waited for.
     pub async fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), Error> {
-        let (tell, told) = oneshot::channel();
-        let mut running = self.start(told);
-        tokio::pin!(stop);
+        self.run_until_replaced(std::future::pending(), stop).await
+    }
+
+    /// Runs until another worker takes its place, or until `stop` ends: how policies, handlers and kinds are changed while a
+    /// process runs. Start the next worker over the same scheduler, and then end `replaced`.
+    ///
+    /// Then it takes nothing new, gives back what it has not started, and returns when its last handler has ended, each by the
+    /// policy that it was started with, however long that takes; only from the end of `stop` on it waits no longer than
+    /// [`stop_timeout`](Self::stop_timeout). Meanwhile both together may run more handlers of a kind than one of them would.
+    pub async fn run_until_replaced(
+        self,
+        replaced: impl Future<Output = ()>,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), Error> {
+        let (tell, asked) = watch::channel(Asked::Nothing);
+        let mut running = self.start(asked);
+        tokio::pin!(replaced, stop);
         tokio::select! {
             biased;
-            () = stop => {}
+            () = &mut stop => {}
+            () = replaced => {
+                tell.send_replace(Asked::ToDrain);
+                tokio::select! {
+                    biased;
+                    () = stop => {}
+                    ended = &mut running => return ended,
+                }
+            }
             ended = &mut running => return ended,
         }
-        let _ = tell.send(());
+        tell.send_replace(Asked::ToStop);
         running.await
     }
 
-    /// Not generic, and its type hidden: what is either is compiled where it is called, and this is a whole engine.
-    fn start(self, stop: oneshot::Receiver<()>) -> Hidden<'static, Result<(), Error>> {
-        Box::pin(self.run_until_told(stop))
+    /// Fails if the settings cannot be used, as a run does at once.
+    pub fn check(&self) -> Result<(), Error> {
+        self.checked_kinds().map(drop)
     }
 
-    async fn run_until_told(mut self, mut stop: oneshot::Receiver<()>) -> Result<(), Error> {
-        if let Some(refused) = self.refused.take() {
-            return Err(refused);
-        }
+    /// Not generic, and its type hidden: what is either is compiled where it is called, and this is a whole engine.
+    fn start(self, asked: watch::Receiver<Asked>) -> Hidden<'static, Result<(), Error>> {
+        Box::pin(self.run_until_asked(asked))
+    }
+
+    async fn run_until_asked(self, mut asked: watch::Receiver<Asked>) -> Result<(), Error> {
         let kinds = self.checked_kinds()?;
         tokio::select! {
             biased;
-            _ = &mut stop => return Ok(()),
+            () = until(&mut asked, Asked::ToDrain) => return Ok(()),
             checked = self.scheduler.kernel.store.check() => match checked {
                 Err(error) if error.is_transient() => {
                     tracing::warn!(
@@ -290,7 +314,7 @@ impl Worker {
 
         tokio::select! {
             biased;
-            _ = &mut stop => {}
+            () = until(&mut asked, Asked::ToDrain) => {}
             Some(ended) = intake.join_next() => return Err(defect(ended)),
             Some(ended) = lanes.join_next(), if !lanes.is_empty() => return Err(defect(ended)),
             Some(ended) = keeping.join_next() => return Err(defect(ended)),
@@ -303,7 +327,15 @@ impl Worker {
             engine.release_queued(&settle);
             all_ended(&mut lanes).await
         };
-        let ended = clock.timeout(stop_timeout, graceful).await;
+        let patience = async {
+            until(&mut asked, Asked::ToStop).await;
+            clock.sleep(stop_timeout).await;
+        };
+        let ended = tokio::select! {
+            biased;
+            ended = graceful => Some(ended),
+            () = patience => None,
+        };
         intake.shutdown().await;
         engine.release_queued(&settle);
         engine.stop.enter(Stage::Stopping);
@@ -320,6 +352,9 @@ impl Worker {
     }
 
     fn checked_kinds(&self) -> Result<BTreeMap<Kind, (Policy, Handler)>, Error> {
+        if let Some(refused) = &self.refused {
+            return Err(refused.once_more());
+        }
         let Options {
             name,
             lease,
@@ -358,21 +393,5 @@ impl fmt::Debug for Worker {
         f.debug_struct("Worker")
             .field("kinds", &kinds)
             .finish_non_exhaustive()
-    }
-}
-
-async fn all_ended(parts: &mut JoinSet<()>) -> Result<(), Error> {
-    while let Some(ended) = parts.join_next().await {
-        ended.map_err(|panic| defect(Err(panic)))?;
-    }
-    Ok(())
-}
-
-fn defect(ended: Result<(), JoinError>) -> Error {
-    match ended {
-        Ok(()) => Error::Worker {
-            source: "a part ended before it was told to".into(),
-        },
-        Err(error) => Error::Worker { source: error.into() },
     }
 }

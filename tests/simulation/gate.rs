@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use delayline::backend::{Arrival, Backend, Delays, Departure, SendError, Wake};
 use delayline::clock::Clock;
 use delayline::store::{
-    Change, Claim, Guarded, Looked, NewRow, Note, Noted, Page, Renewal, Stamped, Step, Store, Sweep, Target,
-    Transaction,
+    Change, Claim, Guarded, Keep, Looked, NewRow, Note, Noted, Page, Renewal, Stamped, Step, Store, Sweep,
+    Target, Transaction,
 };
 use delayline::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp};
 use tokio::sync::Notify;
@@ -203,6 +203,9 @@ impl Store for GatedStore {
     fn name(&self) -> &'static str {
         "simulated"
     }
+
+    /// No process here says anything of kinds: the model knows one history of all.
+    fn keep(&self, _: &Arc<BTreeMap<Kind, Keep>>) {}
 
     async fn now(&self) -> Result<Timestamp, Error> {
         self.0.stamped(self.1, async { self.0.ground.clock.now() }).await

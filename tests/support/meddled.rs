@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use delayline::backend::Wake;
 use delayline::clock::Clock;
 use delayline::store::{
-    Change, Claim, Event, Guarded, Looked, NewRow, Noted, Page, Renewal, Stamped, Step, Store, Sweep, Target,
+    Change, Claim, Event, Guarded, Keep, Looked, NewRow, Noted, Page, Renewal, Stamped, Step, Store, Sweep,
+    Target,
 };
 use delayline::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp};
 use tokio::sync::Notify;
@@ -251,6 +252,10 @@ impl Meddled {
 impl Store for Meddled {
     fn name(&self) -> &'static str {
         "meddled"
+    }
+
+    fn keep(&self, kinds: &Arc<BTreeMap<Kind, Keep>>) {
+        self.store.keep(kinds);
     }
 
     async fn now(&self) -> Result<Timestamp, Error> {

@@ -1,13 +1,15 @@
 //! PostgreSQL tells the workers of other processes what is due soon.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use delayline::backend::Wake;
 use delayline::store::{
-    Change, Claim, Guarded, Looked, NewRow, Noted, Page, PostgresStore, Renewal, Stamped, Step, Store, Sweep,
-    Target,
+    Change, Claim, Guarded, Keep, Looked, NewRow, Noted, Page, PostgresStore, Renewal, Stamped, Step, Store,
+    Sweep, Target,
 };
 use delayline::{Answer, Error, Kind, NewTask, Scheduled, Scheduler, State, Task, TaskId, Timestamp};
 use sqlx::PgPool;
@@ -50,6 +52,10 @@ impl Store for OnlyTold {
 
     fn name(&self) -> &'static str {
         self.store.name()
+    }
+
+    fn keep(&self, kinds: &Arc<BTreeMap<Kind, Keep>>) {
+        self.store.keep(kinds);
     }
 
     async fn now(&self) -> Result<Timestamp, Error> {

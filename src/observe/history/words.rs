@@ -74,11 +74,19 @@ impl Explanation {
                 )
             }
             State::Done => format!("Done at {ended}."),
-            State::Dead => format!(
-                "Dead since {ended}, after attempt {}: {}. It stays until somebody redrives or dismisses it.",
-                task.attempt,
-                one_line(task.last_error.as_deref().unwrap_or("no error is known"))
-            ),
+            State::Dead => {
+                let stays = match task.wake_at {
+                    None => "stays until somebody redrives or dismisses it".to_owned(),
+                    Some(removed) => {
+                        format!("is removed after {removed}, unless it is redriven or dismissed before")
+                    }
+                };
+                format!(
+                    "Dead since {ended}, after attempt {}: {}. It {stays}.",
+                    task.attempt,
+                    one_line(task.last_error.as_deref().unwrap_or("no error is known"))
+                )
+            }
             State::Cancelled => {
                 let last = self.history.last().filter(|entry| entry.version == task.version);
                 format!("Cancelled at {ended}{}.", last.map_or(String::new(), said))

@@ -1,5 +1,6 @@
 //! The rules over one table, each call by itself.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,6 +9,7 @@ use super::batch::Batch;
 use super::patience::{Patience, Queue};
 use super::reckoned::Reckoned;
 use crate::clock::Clock;
+use crate::store::keep::Stays;
 use crate::store::merging::{Answers, AnswersAtOnce, Decide};
 use crate::store::table::Table;
 use crate::store::{Change, NewRow, Stamped, unanswered};
@@ -17,8 +19,8 @@ use crate::{Answer, Error, Scheduled, defaults};
 pub(in crate::store) struct Decider<T> {
     pub(super) table: T,
     pub(super) clock: Clock,
-    /// For how long rows are kept that are finished or cancelled.
-    pub(super) history: Duration,
+    /// For how long rows are kept that have ended.
+    pub(super) stays: Arc<Stays>,
     /// For how long a call may take.
     pub(super) limit: Duration,
     /// Calls that others were quicker with.
@@ -28,11 +30,11 @@ pub(in crate::store) struct Decider<T> {
 }
 
 impl<T> Decider<T> {
-    pub(super) fn new(table: T, clock: Clock, history: Duration) -> Self {
+    pub(super) fn new(table: T, clock: Clock, stays: Arc<Stays>) -> Self {
         Self {
             table,
             clock,
-            history,
+            stays,
             limit: defaults::STORE_TIMEOUT,
             queue: Queue::default(),
             time: Reckoned::default(),

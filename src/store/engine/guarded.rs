@@ -38,8 +38,9 @@ impl<T: Table> Decider<T> {
         };
         let take = |rows: &mut Rows, place: usize, now| {
             let step = &steps[place];
-            let transition = Transition::of(&step.event, self.history);
-            rows.enter(step.id, now, &step.note, |row| transition.apply(row, now));
+            rows.enter(step.id, now, &step.note, |row| {
+                Transition::of(&step.event, self.stays.of(&row.kind)).apply(row, now);
+            });
         };
         self.guarded(&named, claimed, take).await
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tracing::error;
+use tracing::{debug, error};
 
 use super::decider::Decider;
 use super::loaded::unreadable;
@@ -24,7 +24,7 @@ impl<T: Table> Decider<T> {
         let named: Vec<_> = named.map(|wake| (wake.id, wake.version)).collect();
         let (mut claimed_at, mut looked) = (None, Looked::default());
         if !named.is_empty() {
-            let Stamped { now, found } = self.table.claim(Which::These(&named), claim).await?;
+            let Stamped { now, found } = self.claim(Which::These(&named), claim).await?;
             self.tell(&found.unreadable);
             (claimed_at, looked.claimed) = (Some(now), found.rows);
         }
@@ -60,7 +60,7 @@ impl<T: Table> Decider<T> {
     /// As [`Store::ready`](crate::store::Store::ready).
     pub(super) async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
         let mut left = claim.clone();
-        let Stamped { now, mut found } = self.table.claim(Which::Due, claim).await?;
+        let Stamped { now, mut found } = self.claim(Which::Due, claim).await?;
         let mut rows = std::mem::take(&mut found.rows);
         for _ in 1..TRIES {
             if found.unreadable.is_empty() {
@@ -71,11 +71,37 @@ impl<T: Table> Decider<T> {
             let mut taking = Taking::new(claim);
             rows.iter().for_each(|row| taking.take_room(row));
             taking.leave(&mut left);
-            found = self.table.claim(Which::Due, &left).await?.found;
+            found = self.claim(Which::Due, &left).await?.found;
             rows.append(&mut found.rows);
         }
         rows.sort_by_key(|row| (row.due_at, row.id));
         Ok(Stamped { now, found: rows })
+    }
+
+    /// Claims rows. Whether that is noted differs between kinds, and a table knows one answer for a call: so it is asked for
+    /// each of both sorts.
+    pub(super) async fn claim(&self, which: Which<'_>, claim: &Claim) -> Result<Stamped<Found>, Error> {
+        let Some((noted, mut others)) = claim.split() else {
+            return self.table.claim(which, claim).await;
+        };
+        let first = self.table.claim(which, &noted).await?;
+        let taken = first.found.rows.iter().map(|row| row.payload.len());
+        others.bytes = claim.bytes.saturating_sub(taken.fold(0, usize::saturating_add));
+        if others.bytes == 0 {
+            return Ok(first);
+        }
+        match self.table.claim(which, &others).await {
+            Ok(second) => Ok(Stamped {
+                now: second.now,
+                found: first.found.and(second.found),
+            }),
+            // What was claimed first must not wait for the end of its lease.
+            Err(error) if !first.found.rows.is_empty() => {
+                debug!(store = self.table.name(), %error, "fewer due tasks were claimed than there was room for");
+                Ok(first)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Tells of rows that were set aside.

@@ -55,7 +55,7 @@ impl<T: Table> Decider<T> {
         if swept.due.is_empty() {
             return Ok(Vec::new());
         }
-        let found = self.table.claim(Which::These(&swept.due), claim).await?.found;
+        let found = self.claim(Which::These(&swept.due), claim).await?.found;
         let Found { rows, unreadable } = found;
         self.tell(&unreadable);
         // How long their payloads are was not known before.
@@ -88,7 +88,8 @@ impl<T: Table> Decider<T> {
         }
         // What was renewed meanwhile has the right lease.
         loaded.write(&self.table, &BTreeSet::new()).await?;
-        self.table.remove(&[State::Done, State::Cancelled], limit).await
+        let ended = [State::Done, State::Cancelled, State::Dead];
+        self.table.remove(&ended, limit).await
     }
 }
 
@@ -136,7 +137,8 @@ impl<'a> Swept<'a> {
 
     fn decide(&mut self, claim: &Claim, now: Timestamp, retake: Duration) {
         for &id in &self.ended {
-            self.loaded.rows.expire(id, now, claim.expired());
+            let noted = self.loaded.rows.get(id).and_then(|row| claim.expired(&row.kind));
+            self.loaded.rows.expire(id, now, noted);
         }
         for &id in self.ended.iter().chain(&self.overdue) {
             let Some(row) = self.loaded.rows.get(id) else {

@@ -82,6 +82,7 @@ impl Trial<'_> {
 }
 
 fn noting_claims(claim: Claim, history: History) -> Claim {
+    let history = history.into();
     Claim { history, ..claim }
 }
 

@@ -15,11 +15,16 @@ use crate::{Error, State, Task};
 /// For how long a row is waited for that another transaction has locked: verbs of ours keep one for milliseconds.
 const LOCKED_FOR: Duration = Duration::from_secs(3);
 
-/// Ends a claim as done, which needs no look at its row.
+/// Ends a claim as done, which needs no look at its row where of all kinds the same is noted.
 pub(super) async fn done(claims: &Claims, claim: ClaimId) -> Result<bool, Error> {
     let inside = claims.clone();
     detached(&claims.kernel, async move {
-        let held = write(&inside, claim, None, Ending::Done).await?;
+        // What is noted of it may be another thing than of other kinds.
+        let task = match inside.kernel.histories().are_alike() {
+            true => None,
+            false => held(&inside.kernel, claim).await?,
+        };
+        let held = write(&inside, claim, task.as_ref(), Ending::Done).await?;
         if held {
             inside.kernel.given_ended(claim, None, &Ending::Done);
             tell_done(&inside.kernel, claim).await;

@@ -60,7 +60,7 @@ pub(super) async fn take(request: &Request, places: usize) -> Result<Taken, Erro
             lease: request.lease,
             room,
             bytes,
-            history: kernel.history,
+            history: kernel.histories(),
         };
         let asked = kernel.clock.moment();
         let heard = match kernel.store.ready(&claim).await {

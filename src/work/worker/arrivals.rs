@@ -273,7 +273,7 @@ pub(crate) async fn record(
     let hop = |Pending { wake, due_at, .. }: &Pending| {
         let until = heard.until(furthest.min(*due_at));
         let Way { look_in, sent } = kernel.way(Some(&wake.kind), until);
-        let note = kernel.note_hop(engine.owner(), sent);
+        let note = kernel.note_hop(&wake.kind, engine.owner(), sent);
         Step::hop(wake.id, wake.version, look_in).noting(note)
     };
     let hops: Vec<_> = early.iter().map(hop).collect();

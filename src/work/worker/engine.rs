@@ -124,7 +124,7 @@ impl Engine {
                 lease: self.lease,
                 room,
                 bytes: bytes.bytes(),
-                history: self.kernel.history,
+                history: self.kernel.histories(),
             },
             _bytes: bytes,
         }

@@ -115,11 +115,15 @@ async fn obey(
             Course::Keep | Course::RunNow => {}
             Course::Move(time) => {
                 let Way { look_in, sent } = way(time);
-                let note = kernel.note_checked("moved", sent);
+                let note = kernel.note_checked(&check_queue.kind, "moved", sent);
                 changes.push(change(&row, reschedule(time, look_in), note));
             }
             Course::Cancel => {
-                changes.push(change(&row, Verb::Cancel, kernel.note_checked("cancelled", None)));
+                changes.push(change(
+                    &row,
+                    Verb::Cancel,
+                    kernel.note_checked(&check_queue.kind, "cancelled", None),
+                ));
             }
         }
     }
@@ -131,13 +135,22 @@ async fn obey(
             }
             Course::Move(time) => {
                 let Way { look_in, sent } = way(time);
-                (reschedule(time, look_in), kernel.note_checked("moved", sent))
+                (
+                    reschedule(time, look_in),
+                    kernel.note_checked(&check_queue.kind, "moved", sent),
+                )
             }
             Course::RunNow => {
                 let Way { look_in, sent } = way(heard.now);
-                (Verb::RunNow { look_in }, kernel.note_checked("run_now", sent))
+                (
+                    Verb::RunNow { look_in },
+                    kernel.note_checked(&check_queue.kind, "run_now", sent),
+                )
             }
-            Course::Cancel => (Verb::Cancel, kernel.note_checked("cancelled", None)),
+            Course::Cancel => (
+                Verb::Cancel,
+                kernel.note_checked(&check_queue.kind, "cancelled", None),
+            ),
         };
         changes.push(change(&row, verb, note));
     }

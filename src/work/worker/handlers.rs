@@ -134,7 +134,7 @@ fn start_next(
             lateness,
             attempt.woken_by,
             attempt.finishing.clone(),
-            kernel.history,
+            kernel.histories().of(&task.kind),
         );
         let timeout = lane.policy.execution_timeout;
         let (inside, handler) = (Arc::clone(engine), Arc::clone(&lane.handler));

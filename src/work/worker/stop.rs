@@ -2,7 +2,10 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
+use tokio::task::{JoinError, JoinSet};
+
+use crate::Error;
 
 /// Tells all parts of a worker how far it is to stop.
 ///
@@ -51,5 +54,36 @@ impl Stop {
             }
             changed.await;
         }
+    }
+}
+
+/// What a worker that runs is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Asked {
+    Nothing,
+    /// To take nothing new, and to end when its handlers have ended.
+    ToDrain,
+    /// The same, with a limit.
+    ToStop,
+}
+
+/// Waits until a worker is asked this, or more, or until nothing can ask it any more.
+pub(super) async fn until(asked: &mut watch::Receiver<Asked>, what: Asked) {
+    let _ = asked.wait_for(|asked| *asked >= what).await;
+}
+
+pub(super) async fn all_ended(parts: &mut JoinSet<()>) -> Result<(), Error> {
+    while let Some(ended) = parts.join_next().await {
+        ended.map_err(|panic| defect(Err(panic)))?;
+    }
+    Ok(())
+}
+
+pub(super) fn defect(ended: Result<(), JoinError>) -> Error {
+    match ended {
+        Ok(()) => Error::Worker {
+            source: "a part ended before it was told to".into(),
+        },
+        Err(error) => Error::Worker { source: error.into() },
     }
 }

@@ -11,6 +11,7 @@ mod lost;
 mod notified;
 mod outcomes;
 mod pausing;
+mod replacing;
 mod settings;
 mod settling;
 mod sleeping;

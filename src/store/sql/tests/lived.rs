@@ -55,7 +55,7 @@ fn claim(first: u64, lease: Duration) -> Claim {
         lease,
         room: [(kind(first), 100)].into(),
         bytes: usize::MAX,
-        history: History::All,
+        history: History::All.into(),
     }
 }
 
