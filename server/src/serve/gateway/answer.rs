@@ -36,11 +36,11 @@ impl Reply {
         Self::of(if replaces { "replaced" } else { "new" }, Some(task))
     }
 
-    /// A message has come before, and this is its task.
+    /// A message has come before, and this is its task: it is told so again, as `existing` would be another's.
     pub(super) fn again(task: Task) -> Self {
         match overtaken::is_mark(&task) {
             true => Self::cancelled(),
-            false => Self::of("existing", Some(task)),
+            false => Self::new(task, false),
         }
     }
 

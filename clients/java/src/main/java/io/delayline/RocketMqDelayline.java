@@ -2,8 +2,6 @@ package io.delayline;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
-import java.nio.ByteBuffer;
-import java.security.MessageDigest;
 import java.time.Duration;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
@@ -288,28 +286,12 @@ public final class RocketMqDelayline implements Delayline {
 
         private void read(String json) {
             try {
-                Answer come = Answer.read(json);
-                // An answer to a repeat, whose first message has made the task.
-                boolean isRepeat = come.outcome() == Outcome.EXISTING
-                        && come.task().get().id().equals(taskId(message.getTopic(), command.messageId));
-                answer.complete(isRepeat ? new Answer(Outcome.NEW, come.task().get()) : come);
+                answer.complete(Answer.read(json));
             } catch (RejectedException rejected) {
                 answer.completeExceptionally(rejected);
             } catch (Exception garbled) {
                 failure = garbled;
             }
         }
-    }
-
-    /** Returns the id that the gateway gives the task of a message: a UUID of version 8, made of topic and message id. */
-    static String taskId(String topic, String messageId) throws Exception {
-        MessageDigest hash = MessageDigest.getInstance("SHA-256");
-        for (String part : new String[] {topic, messageId}) {
-            byte[] bytes = part.getBytes(UTF_8);
-            hash.update(ByteBuffer.allocate(Long.BYTES).putLong(bytes.length).array());
-            hash.update(bytes);
-        }
-        ByteBuffer id = ByteBuffer.wrap(hash.digest());
-        return new UUID(id.getLong() & ~0xF000L | 0x8000L, id.getLong() & ~(3L << 62) | 1L << 63).toString();
     }
 }
