@@ -1,17 +1,18 @@
 //! Asks nameservers and brokers for routes, configuration, statistics, topics and groups.
 
+mod groups;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use cheetah_string::CheetahString;
 use rocketmq_client_rust::{
-    BrokerAdmin, ClientError, ConsumerAdmin, DefaultMQAdminExt, OffsetAdmin, RouteAdmin, TopicAdmin,
+    BrokerAdmin, ClientError, DefaultMQAdminExt, OffsetAdmin, RouteAdmin, TopicAdmin,
 };
 use rocketmq_model::message::MessageQueue;
 use rocketmq_model::topic::TopicConfig;
 use rocketmq_protocol::protocol::route::topic_route_data::TopicRouteData;
-use rocketmq_protocol::protocol::subscription::subscription_group_config::SubscriptionGroupConfig;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::broker_info::BrokerInfo;
 use super::client::ClientFactory;
@@ -25,8 +26,6 @@ const WRITE: u32 = 2;
 const QUEUES: u32 = 8;
 /// The most queues of each master that are sent to: there is a route for each of them and each level.
 const MOST_QUEUES: u32 = 128;
-/// The error of a broker for a consumer group that it does not have.
-const NO_GROUP: i32 = 26;
 /// For how long a broker may take to say whether it has a consumer group.
 const GROUP_WITHIN: Duration = Duration::from_secs(1);
 /// For how long a new topic may take to become known to the nameservers.
@@ -185,26 +184,35 @@ impl Admin {
         }
         let known = self.brokers_with(topic).await?;
         let mut made = BTreeSet::new();
-        let mut failed = None;
+        let (mut refused, mut away) = (None, Vec::new());
         for (name, address) in masters.iter().filter(|(name, _)| !known.contains(*name)) {
             match self.make_topic(address, topic).await {
                 Ok(()) => {
                     made.insert(name.clone());
                 }
+                Err(error) if error.is_transient() => away.push((name, error)),
                 Err(error) => {
                     tracing::warn!(
                         broker = %name, topic, %error,
                         "a broker refuses to make the topic, so nothing is sent to it: make the topic, or let the account do so"
                     );
-                    failed = Some(error);
+                    refused = Some(error);
                 }
             }
         }
-        if made.is_empty()
-            && !masters.keys().any(|name| known.contains(name))
-            && let Some(error) = failed
-        {
+        let has_any = !made.is_empty() || masters.keys().any(|name| known.contains(name));
+        if let Some(error) = refused.filter(|_| !has_any) {
             return Err(explained(&format!("no master has the topic {topic}"), error));
+        }
+        for (name, error) in away {
+            if !has_any {
+                // To be told by what asks, which asks again.
+                return Err(explained(&format!("no master has the topic {topic}"), error));
+            }
+            tracing::warn!(
+                broker = %name, topic, %error,
+                "a broker cannot be reached to make the topic, and others have it: see that it is up"
+            );
         }
         let deadline = Instant::now() + KNOWN_WITHIN;
         while !made.is_empty() && !made.is_subset(&self.brokers_with(topic).await?) {
@@ -282,80 +290,6 @@ impl Admin {
         made.map_err(|cause| failure("making the topic", cause))
     }
 
-    /// Creates the consumer group on a master that says that it has none, and creates none by itself.
-    async fn ensure_group(&self, address: &CheetahString, group: &str) -> Result<(), Error> {
-        let is_missing = self.makes_groups(address).await == Some(false)
-            && self.has_group(address, group).await == Some(false);
-        match is_missing {
-            true => self.make_group(address, group).await,
-            false => Ok(()),
-        }
-    }
-
-    /// Says whether a master creates consumer groups by itself, if it answers.
-    pub(crate) async fn makes_groups(&self, address: &CheetahString) -> Option<bool> {
-        let asked = timeout(GROUP_WITHIN, self.broker_config(address)).await;
-        asked.ok()?.ok()?.read("autoCreateSubscriptionGroup")
-    }
-
-    /// Says whether a master has the consumer group, if it answers.
-    pub(crate) async fn has_group(&self, address: &CheetahString, group: &str) -> Option<bool> {
-        let found = self
-            .client
-            .examine_subscription_group_config(address.clone(), group.into());
-        // Brokers before 5.0 do not know the request, and 4.8 does not even say so.
-        match timeout(GROUP_WITHIN, found).await.ok()? {
-            Ok(_) => Some(true),
-            Err(cause) if answer(&cause) == Some(NO_GROUP) => Some(false),
-            Err(_) => None,
-        }
-    }
-
-    /// Returns how far the group has consumed what a master has delivered to the topic: how many messages of all
-    /// queues, and how many it has not consumed yet. None, if the master does not answer.
-    pub(crate) async fn consumer_progress(
-        &self,
-        address: &CheetahString,
-        topic: &str,
-        group: &str,
-    ) -> Option<(u64, u64)> {
-        let within = u64::try_from(GROUP_WITHIN.as_millis()).ok();
-        let asked = ConsumerAdmin::examine_consume_stats(
-            &self.client,
-            group.into(),
-            Some(topic.into()),
-            None,
-            Some(address.clone()),
-            within,
-        );
-        let stats = timeout(GROUP_WITHIN, asked).await.ok()?.ok()?;
-        let queues = stats.offset_table.values();
-        let each = queues.map(|queue| {
-            let consumed = queue.get_consumer_offset().max(0);
-            (
-                consumed,
-                queue.get_broker_offset().saturating_sub(consumed).max(0),
-            )
-        });
-        let sum = each.fold((0_u64, 0_u64), |sum, (consumed, lag)| {
-            (
-                sum.0.saturating_add(consumed.unsigned_abs()),
-                sum.1.saturating_add(lag.unsigned_abs()),
-            )
-        });
-        Some(sum)
-    }
-
-    /// Creates a consumer group on a master, or resets it to the defaults.
-    pub(crate) async fn make_group(&self, address: &CheetahString, group: &str) -> Result<(), Error> {
-        let config = SubscriptionGroupConfig::new(group.into());
-        let made = self
-            .client
-            .create_and_update_subscription_group_config(address.clone(), config)
-            .await;
-        made.map_err(|cause| failure("making the consumer group", cause))
-    }
-
     /// Deletes a topic from a master, with its delivered messages.
     pub(crate) async fn delete_topic(&self, address: &CheetahString, topic: &str) -> Result<(), Error> {
         let deleted = self
@@ -373,15 +307,6 @@ impl Admin {
             .delete_topic_in_name_server(nameservers.into_iter().collect(), None, topic.into())
             .await;
         forgotten.map_err(|cause| failure("letting the nameservers forget the topic", cause))
-    }
-
-    /// Deletes a consumer group from a master, with its offsets.
-    pub(crate) async fn delete_group(&self, address: &CheetahString, group: &str) -> Result<(), Error> {
-        let deleted = self
-            .client
-            .delete_subscription_group(address.clone(), group.into(), Some(true))
-            .await;
-        deleted.map_err(|cause| failure("deleting the consumer group", cause))
     }
 
     /// Lists the names of the brokers that have the topic, by the nameservers.

@@ -1,5 +1,6 @@
 //! Receives messages that other producers send to our topics.
 
+mod consuming;
 mod first_stored;
 mod group_offset;
 mod queue_order;
@@ -10,16 +11,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use rocketmq_client_rust::DefaultMQPushConsumer;
 use rocketmq_model::common::message::message_ext::MessageExt;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
 
+use self::consuming::Consumer;
 use self::queue_order::{Patience, Queue, QueueOrder};
-use self::watch::Watch;
 use super::{
-    Admin, Client, ClientFactory, Consumption, Delivered, DeliveryQueue, Hidden, Listener, Received,
-    RocketMqOptions, joined, start_consumer, transient,
+    Client, ClientFactory, Delivered, DeliveryQueue, Hidden, Listener, Received, RocketMqOptions, joined,
 };
 use crate::Error;
 
@@ -28,10 +26,6 @@ use crate::Error;
 const HOLD: Duration = Duration::MAX;
 /// How many bytes of bodies are returned at once, and one message more: a few may be compressed into very little.
 const BYTES: usize = 32 << 20;
-/// How often creating the topics is tried again where no broker could be asked at the start, and starting the consumer.
-const AGAIN: Duration = Duration::from_secs(2);
-/// How long nameservers and brokers may take for it: less than opening may take in all.
-const MAKE_WITHIN: Duration = Duration::from_secs(12);
 /// How many batches a receiver may hold at once: some hundred messages, as many as go well into one call of a store.
 const BATCHES: usize = 16;
 
@@ -281,134 +275,4 @@ impl Listener for InboxListener {
         });
         held.flatten().is_some_and(|held| delivery_queue.hold(held))
     }
-}
-
-/// The consumer in use.
-struct Consumer {
-    factory: ClientFactory,
-    group: String,
-    topics: Vec<String>,
-    intake: Arc<Intake>,
-    /// Whether the topics exist, as far as any broker could be asked at the start.
-    are_made: bool,
-    /// None: closed, or about to be started.
-    in_use: tokio::sync::Mutex<Option<DefaultMQPushConsumer>>,
-}
-
-impl Consumer {
-    /// Creates the topics, and starts to consume them.
-    async fn open(
-        factory: ClientFactory,
-        options: RocketMqOptions,
-        topics: Vec<String>,
-        intake: Arc<Intake>,
-    ) -> Result<Arc<Self>, Error> {
-        let _only_once = intake.factory.set(factory.clone());
-        let made = make(&factory, &topics, &options.group).await;
-        let are_made = made.is_ok();
-        match made {
-            Err(error) if error.is_transient() && options.lazy => {
-                tracing::warn!(
-                    %error,
-                    "no broker answers, so nothing is received yet; messages come as soon as one does: see that the \
-                     nameservers and brokers are up"
-                );
-            }
-            made => made?,
-        }
-        let consumer = Self {
-            group: options.group,
-            topics,
-            intake,
-            are_made,
-            in_use: tokio::sync::Mutex::new(None),
-            factory,
-        };
-        *consumer.in_use.lock().await = Some(consumer.fresh().await?);
-        Ok(Arc::new(consumer))
-    }
-
-    async fn fresh(&self) -> Result<DefaultMQPushConsumer, Error> {
-        let consumption = Consumption {
-            group: &self.group,
-            topics: &self.topics,
-            listeners: BATCHES,
-        };
-        start_consumer(&self.factory, consumption, self.intake.next_listener()).await
-    }
-
-    /// Replaces the consumer whenever a broker has come back. Never ends.
-    ///
-    /// After five failed connections to a broker the client tries no other for 30 s, though the broker is back, and a
-    /// restarted broker gives nothing to a consumer until its next heartbeat.
-    async fn keep_up(&self) {
-        if !self.are_made {
-            self.make_topics().await;
-        }
-        let mut watch = Watch::new(self.factory.clone(), self.topics.clone());
-        loop {
-            watch.until_a_broker_comes_back().await;
-            self.renew().await;
-        }
-    }
-
-    /// Creates the topics as soon as a broker can be asked, and has them consumed: a consumer that started earlier
-    /// learns of them only when it next reads routes.
-    async fn make_topics(&self) {
-        loop {
-            sleep(AGAIN).await;
-            match make(&self.factory, &self.topics, &self.group).await {
-                Ok(()) => break,
-                Err(error) if error.is_transient() => {
-                    tracing::debug!(%error, "the topics to be received cannot be made yet");
-                }
-                Err(error) => {
-                    tracing::warn!(
-                        topics = ?self.topics, %error,
-                        "the brokers lack topics that are to be received: create them, or let the account do so"
-                    );
-                }
-            }
-        }
-        self.renew().await;
-    }
-
-    /// Ends the consumer, and only then starts a fresh one: with both there, messages that are behind in a queue could
-    /// come by one before those ahead come by the other.
-    async fn renew(&self) {
-        self.close().await;
-        loop {
-            match self.fresh().await {
-                Ok(fresh) => break *self.in_use.lock().await = Some(fresh),
-                Err(error) => {
-                    tracing::debug!(%error, "the consumer cannot be restarted yet; it is tried again");
-                }
-            }
-            sleep(AGAIN).await;
-        }
-    }
-
-    async fn close(&self) {
-        let mut in_use = self.in_use.lock().await;
-        if let Some(consumer) = &mut *in_use {
-            // It stays there until it has ended, so that it is ended again if this is abandoned.
-            consumer.shutdown().await;
-        }
-        *in_use = None;
-    }
-}
-
-/// Creates the topics on the masters that lack them, and the group.
-async fn make(factory: &ClientFactory, topics: &[String], group: &str) -> Result<(), Error> {
-    let admin = Admin::open(factory).await?;
-    let made = async {
-        let masters = admin.masters().await?;
-        for topic in topics {
-            admin.ensure(&masters, topic, group).await?;
-        }
-        Ok(())
-    };
-    let made = timeout(MAKE_WITHIN, made).await;
-    admin.close().await;
-    made.unwrap_or_else(|_| Err(transient("nameservers and brokers do not answer")))
 }
