@@ -25,6 +25,8 @@ pub(crate) struct Parts {
     pub(crate) store: Arc<dyn Store>,
     carrier: Option<Arc<dyn Backend>>,
     precise: Option<Arc<dyn Backend>>,
+    /// Whether it carries wake-ups by itself, on a clock that is turned.
+    is_test: bool,
     history: History,
     clock: Clock,
 }
@@ -42,6 +44,7 @@ impl Parts {
                 // Others than this process hold wake-ups for real time.
                 carrier: None,
                 precise: Some(Arc::new(WheelBackend::with_clock(test_clock.clock()))),
+                is_test: true,
                 history: config.history.0,
                 clock: test_clock.clock(),
             });
@@ -54,6 +57,7 @@ impl Parts {
             store,
             carrier: carrier(config).await?,
             precise: precise(config)?,
+            is_test: false,
             history: config.history.0,
             clock: Clock::system(),
         })
@@ -80,8 +84,10 @@ impl Parts {
         precise(config).map(drop)
     }
 
+    /// The servers that carry wake-ups.
     pub(crate) fn backends(&self) -> Vec<Arc<dyn Backend>> {
-        self.carrier.iter().chain(&self.precise).cloned().collect()
+        let backends = self.carrier.iter().chain(&self.precise);
+        backends.filter(|_| !self.is_test).cloned().collect()
     }
 
     /// What carries wake-ups beside the precise backend.
