@@ -3,6 +3,7 @@
 #[cfg(feature = "otlp")]
 mod collector;
 mod config;
+mod delivering;
 mod demo;
 mod derived_id;
 mod descriptors;
@@ -14,6 +15,7 @@ mod metrics;
 mod open;
 mod process_name;
 mod recent;
+mod reload;
 mod test_clock;
 mod text;
 mod topics;
@@ -24,22 +26,22 @@ mod traces;
 )]
 mod unscheduled;
 mod webhook;
+mod workers;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use delayline::claims::Claims;
-use delayline::{Context, Kind, Policy, Scheduler, Worker, defaults};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use self::config::{Config, Delivery, Flags};
-use self::http::{Access, App, ClaimKinds, Pages, Room};
+use self::config::{Config, Flags};
+use self::delivering::Delivering;
+use self::http::{App, ClaimKinds, Pages, Room};
+use self::reload::{Running, Source};
 use self::test_clock::TestClock;
-use self::topics::Topics;
 use self::traces::Traces;
 use self::unscheduled::Unscheduled;
-use self::webhook::Webhook;
+use self::workers::Workers;
 use crate::Failure;
 use crate::operations::{Health, Jobs};
 
@@ -53,6 +55,10 @@ pub(crate) struct Serve {
     /// Only say whether the configuration can be used
     #[arg(long)]
     check: bool,
+    /// The configuration that a server runs by: say as well what it would take over from the one that is checked, and for what it
+    /// would have to be restarted
+    #[arg(long, value_name = "FILE", requires = "check", requires = "config")]
+    running: Option<PathBuf>,
     /// Add kinds of tasks that act by themselves, to look at; where no store is said, all tasks are in memory
     #[arg(long)]
     demo: bool,
@@ -68,15 +74,21 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) fn run(mut self) -> Result<(), Failure> {
-        let flags = std::mem::take(&mut self.settings);
-        let config = Config::read(self.config.as_deref(), flags);
-        let config = config.map_err(|mistake| Failure::Argument(mistake.to_string()))?;
-        if self.test_clock {
-            TestClock::check(&config)?;
-        }
+        let source = Source {
+            file: self.config.clone(),
+            flags: std::mem::take(&mut self.settings),
+            is_test_clock: self.test_clock,
+        };
+        let config = source.read()?;
         if self.check {
-            open::Parts::check(&config)?;
-            return crate::print("the configuration can be used\n");
+            let compared = self
+                .running
+                .take()
+                .map(|running| compared(&source, &config, running));
+            return crate::print(&format!(
+                "the configuration can be used\n{}",
+                compared.transpose()?.unwrap_or_default()
+            ));
         }
         log::start(self.log);
         let runtime = match self.test_clock {
@@ -84,15 +96,18 @@ impl Serve {
             true => tokio::runtime::Builder::new_current_thread().enable_all().build(),
             false => tokio::runtime::Builder::new_multi_thread().enable_all().build(),
         };
-        runtime.map_err(Failure::Runtime)?.block_on(self.serve(config))
+        runtime
+            .map_err(Failure::Runtime)?
+            .block_on(self.serve(source, config))
     }
 
-    async fn serve(self, config: Config) -> Result<(), Failure> {
+    async fn serve(self, source: Source, config: Config) -> Result<(), Failure> {
         // Before whatever opens files.
         let files = descriptors::raise();
         let most_connections = descriptors::connections(config.http.connection_limit.get(), files);
         // Before whatever tells figures.
         let recorded = metrics::start(config.otlp.as_ref())?;
+        reload::describe();
         let traces = Traces::start(config.otlp.as_ref())?;
         let in_memory = self.demo && self.config.is_none() && !config.is_given("store.url");
         let listen = *config.http.listen.get_ref();
@@ -106,6 +121,7 @@ impl Serve {
         let listener = listener.into_std().map_err(Failure::Runtime)?;
         // Before there is anything to wait for.
         let mut asked_to_stop = std::pin::pin!(asked_to_stop());
+        let mut asked_to_reload = reload::Asked::listen();
         let test_clock = self.test_clock.then(|| Arc::new(TestClock::start(&config)));
         let opening = open::Parts::open(&config, in_memory, test_clock.as_deref());
         let opening = http::answer_while(
@@ -123,11 +139,8 @@ impl Serve {
         };
         let listener = TcpListener::from_std(listener).map_err(Failure::Runtime)?;
         let scheduler = parts.scheduler()?;
-        let topics = Arc::new(Topics::default());
-        let (mut worker, claims) =
-            delivering(&config, &scheduler, &traces, &topics, test_clock.as_ref()).await?;
         let name = process_name::process_name(address);
-        worker = worker.name(&name);
+        reload::keep(&scheduler, &config);
         let unscheduled = Unscheduled::default();
         #[cfg(feature = "rocketmq")]
         let gateway = match (&config.gateway, &config.rocketmq) {
@@ -135,34 +148,35 @@ impl Serve {
                 let gateway = gateway.get_ref().clone();
                 let (options, traces) = (rocketmq.options(), traces.clone());
                 let gateway = gateway::Gateway::open(gateway, options, traces, unscheduled.clone()).await?;
-                let gateway = gateway.by(test_clock.clone());
-                worker = gateway.handlers(worker);
-                Some(gateway)
+                Some(gateway.by(test_clock.clone()))
             }
             _ => None,
         };
-        if self.demo {
-            worker = demo::handlers(worker);
-        }
+        let delivering = Delivering {
+            claims: scheduler.claims().payload_bytes_in_all(config.http.memory())?,
+            scheduler: scheduler.clone(),
+            name: name.clone(),
+            traces: traces.clone(),
+            test_clock: test_clock.clone(),
+            is_demo: self.demo,
+            #[cfg(feature = "rocketmq")]
+            publishing: gateway.as_ref().map(gateway::Gateway::publishing),
+        };
+        let (worker, current) = delivering.by(&config).await?;
         let (stop, stopping) = watch::channel(false);
         let several = config.http.tokens.len() > 1;
         let room = || Room::new(config.http.memory(), several);
-        let tokens = config.http.tokens.iter();
-        let access = Access::new(
-            tokens.map(|token| token.get_ref().clone()),
-            config.http.trusted_proxies.clone(),
-        );
+        let access = reload::access(&config);
         let app = Arc::new(App {
             scheduler: scheduler.clone(),
-            claims,
+            current: watch::Sender::new(Arc::new(current)),
             traces: traces.clone(),
             stopping: stopping.clone(),
             health: Health::new(Arc::clone(&parts.store), parts.backends()),
             store: parts.store,
             name,
             started_at: crate::time::now(),
-            pages: Pages::new(&access)
-                .map_err(|error| Failure::Found(format!("the system has no random numbers: {error}")))?,
+            pages: Pages::new(&access).map_err(reload::no_chance)?,
             access,
             body_limit: config.http.body_limit,
             room: room(),
@@ -174,29 +188,13 @@ impl Serve {
             figures: recorded.for_prometheus,
             recent: recorded.recent,
             unscheduled,
-            delivered: config
-                .kinds()
-                .into_iter()
-                .map(|kind| (kind.kind, kind.deliver.to_string()))
-                .collect(),
-            delivered_here: config.delivered_here(),
             claim_kinds: ClaimKinds::default(),
-            of_gateway: config.gateway_kinds(),
-            topics,
             test_clock: test_clock.clone(),
             jobs: Jobs::default(),
             base_path: config.http.base_path.as_str().to_owned(),
             trace_url: config.http.trace_url.clone(),
         });
-        let stopped = move |mut stopping: watch::Receiver<bool>| async move {
-            // Also when the sender of the stop is gone.
-            let _ = stopping.wait_for(|stop| *stop).await;
-        };
-        let working = worker.run_until(stopped(stopping.clone()));
-        let mut working = match &test_clock {
-            Some(test_clock) => tokio::spawn(test_clock.watch(working)),
-            None => tokio::spawn(working),
-        };
+        let workers = Workers::start(worker, test_clock, stopping.clone());
         #[cfg(feature = "rocketmq")]
         let receiving =
             gateway.map(|gateway| tokio::spawn(gateway.run(scheduler.clone(), stopped(stopping.clone()))));
@@ -210,9 +208,24 @@ impl Serve {
         // For a program that starts the server and waits until it is ready; its log may be anywhere.
         crate::print(&format!("serving http://{address}{base_path}\n"))?;
 
-        tokio::select! {
-            () = &mut asked_to_stop => {}
-            ended = &mut working => return ended_early(ended),
+        let stop_timeout = config.worker.stop_timeout.0;
+        let mut running = Running {
+            source,
+            config,
+            delivering,
+            workers,
+            app: Arc::clone(&app),
+        };
+        loop {
+            tokio::select! {
+                () = &mut asked_to_stop => break,
+                ended = running.workers.ended_early() => return ended,
+                () = asked_to_reload.next() => {}
+            }
+            tokio::select! {
+                () = &mut asked_to_stop => break,
+                () = running.reload() => {}
+            }
         }
         tracing::info!("stopping: what is under way ends, and what has not begun is given back");
         let _ = stop.send(true);
@@ -222,20 +235,19 @@ impl Serve {
             // An error is a defect of its own, which the log has.
             let _ended = receiving.await;
         }
-        let limit = config.worker.stop_timeout.0;
-        let served = tokio::time::timeout(limit, serving).await;
+        let served = tokio::time::timeout(stop_timeout, serving).await;
         if served.is_err() {
             tracing::warn!("requests were still under way at the end of the stop timeout, and are cut off");
         }
-        if tokio::time::timeout(limit, app.jobs.have_ended()).await.is_err() {
+        if tokio::time::timeout(stop_timeout, app.jobs.have_ended())
+            .await
+            .is_err()
+        {
             tracing::warn!(
                 "changes in bulk were still under way at the end of the stop timeout, and are cut off"
             );
         }
-        match working.await {
-            Ok(worked) => worked?,
-            defect => return ended_early(defect),
-        }
+        running.workers.have_ended().await?;
         scheduler.close().await?;
         traces.end().await;
         if let Some(sent) = recorded.sent {
@@ -245,117 +257,33 @@ impl Serve {
     }
 }
 
-/// The worker of the kinds that the server delivers itself, and the claims of those that are fetched.
-async fn delivering(
-    config: &Config,
-    scheduler: &Scheduler,
-    traces: &Traces,
-    topics: &Arc<Topics>,
-    test_clock: Option<&Arc<TestClock>>,
-) -> Result<(Worker, Claims), Failure> {
-    let mut claims = scheduler.claims().payload_bytes_in_all(config.http.memory())?;
-    let mut worker = Worker::new(scheduler).stop_timeout(config.worker.stop_timeout.0);
-    if test_clock.is_some() {
-        worker = worker.sweep_every(test_clock::SWEEP_EVERY);
-    }
-    for config::KindConfig {
-        kind,
-        deliver,
-        attempts,
-        concurrency,
-    } in config.kinds()
-    {
-        let mut policy = Policy::new();
-        if let Some(attempts) = attempts {
-            policy = policy.max_attempts(attempts);
-        }
-        if let Some(concurrency) = concurrency {
-            policy = policy.concurrency(concurrency);
-        }
-        match deliver {
-            Delivery::Pull => claims = claims.policy(kind, policy)?,
-            Delivery::Topic(topic) => {
-                worker = forward(worker, config, kind, policy, topic, traces, topics).await?;
-            }
-            Delivery::Webhook(endpoint) => {
-                // What is claimed in advance waits for a receiver that may be slow, and meanwhile can be neither cancelled
-                // nor posted by another server.
-                let policy = policy.prefetch(concurrency.unwrap_or(defaults::CONCURRENCY));
-                let webhook = Arc::new(Webhook::new(endpoint, config.webhooks.allow.clone())?);
-                let (traces, test_clock) = (traces.clone(), test_clock.cloned());
-                worker = worker.handle_bytes(kind, policy, move |context: Context| {
-                    let (webhook, traces) = (Arc::clone(&webhook), traces.clone());
-                    let test_clock = test_clock.clone();
-                    async move {
-                        let span = traces.process(context.task());
-                        let (outcome, status) = webhook.deliver(context.task(), span.place()).await;
-                        if let (Some(test_clock), Some(status)) = (test_clock, status) {
-                            test_clock.answered(context.task(), status);
-                        }
-                        let outcome = Ok(outcome);
-                        span.ended(&outcome);
-                        outcome
-                    }
-                });
-            }
-        }
-    }
-    Ok((worker, claims))
-}
-
-/// Has the tasks of a kind published.
-#[cfg(feature = "rocketmq")]
-async fn forward(
-    worker: Worker,
-    config: &Config,
-    kind: Kind,
-    policy: Policy,
-    config::Topic { topic, tag }: config::Topic,
-    traces: &Traces,
-    topics: &Arc<Topics>,
-) -> Result<Worker, Failure> {
-    let Some(rocketmq) = &config.rocketmq else {
-        return Err(Failure::Argument(format!(
-            "{kind} is delivered to a topic, and there is no [rocketmq]"
-        )));
+/// What a server that runs by another file would do with a configuration.
+fn compared(source: &Source, config: &Config, running: PathBuf) -> Result<String, Failure> {
+    let running = Source {
+        file: Some(running),
+        ..source.clone()
     };
-    // A server starts while its brokers are away.
-    let options = rocketmq.options().lazy();
-    let mut forward = delayline::rocketmq::Forward::connect(options, topic.as_str()).await?;
-    topics.watch(&topic, &forward);
-    if let Some(tag) = tag {
-        forward = forward.tag(tag);
-    }
-    forward.check()?;
-    let traces = traces.clone();
-    Ok(worker.handle_bytes(kind, policy, move |context: Context| {
-        let (forward, span) = (forward.clone(), traces.process(context.task()));
-        async move {
-            let outcome = match span.place() {
-                Some(place) => {
-                    forward
-                        .publish_in_trace(&context, &place.traceparent, place.tracestate.as_deref())
-                        .await
-                }
-                None => forward.publish(&context).await,
-            };
-            span.ended(&outcome);
-            outcome
+    let changes = running.read()?.changes(config);
+    let said = |settings: &[String], what: &str| match settings {
+        [] => String::new(),
+        settings => format!("{what}: {}\n", settings.join(", ")),
+    };
+    Ok(match (changes.live.is_empty(), changes.restart.is_empty()) {
+        (true, true) => "nothing differs from what is running\n".to_owned(),
+        (_, true) => said(&changes.live, "taken over by a reload"),
+        (_, false) => {
+            said(
+                &changes.restart,
+                "a restart is needed, and a reload is refused, for",
+            ) + &said(&changes.live, "taken over by that restart")
         }
-    }))
+    })
 }
 
-#[cfg(not(feature = "rocketmq"))]
-async fn forward(
-    _: Worker,
-    _: &Config,
-    _: Kind,
-    _: Policy,
-    config::Topic { .. }: config::Topic,
-    _: &Traces,
-    _: &Arc<Topics>,
-) -> Result<Worker, Failure> {
-    Err(open::not_built("rocketmq"))
+/// Waits until the server stops.
+async fn stopped(mut stopping: watch::Receiver<bool>) {
+    // Also when nothing can say so any more.
+    let _ = stopping.wait_for(|stop| *stop).await;
 }
 
 /// Listens for SIGTERM and SIGINT from now on, and waits for one of them.
@@ -379,13 +307,5 @@ fn asked_to_stop() -> impl Future<Output = ()> {
             // Without signals nothing can ask it to stop.
             std::future::pending().await
         }
-    }
-}
-
-fn ended_early(ended: Result<Result<(), delayline::Error>, tokio::task::JoinError>) -> Result<(), Failure> {
-    match ended {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(error.into()),
-        Err(defect) => Err(Failure::Found(format!("the worker ended by a defect: {defect}"))),
     }
 }

@@ -7,7 +7,8 @@ use crate::{Error, defaults};
 
 /// How tasks of one kind are run, tried again and given up.
 ///
-/// Every setting has a default; see [`defaults`].
+/// Every setting has a default; see [`defaults`]. To go by other settings while a process runs, let another worker take the place
+/// of the one that has these: see [`Worker::run_until_replaced`](crate::Worker::run_until_replaced).
 ///
 /// ```
 /// use std::time::Duration;

@@ -1,11 +1,13 @@
 //! What the file, the environment and flags say, with every mistake refused by its line, variable or flag.
 
 mod base_path;
+mod changes;
 mod delivery;
 mod endpoint;
 mod flags;
 mod gateway;
 mod http;
+mod kind;
 mod kind_patterns;
 mod listen;
 mod otlp;
@@ -17,7 +19,6 @@ mod token;
 mod trace_url;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::num::{NonZeroU32, NonZeroUsize};
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
@@ -27,6 +28,7 @@ use delayline::store::History;
 use serde::Deserialize;
 use toml::Spanned;
 
+pub(crate) use self::changes::Changes;
 pub(crate) use self::delivery::{Delivery, Topic};
 pub(crate) use self::endpoint::Endpoint;
 pub(crate) use self::flags::Flags;
@@ -36,6 +38,8 @@ pub(crate) use self::gateway::{KeyProperty, USUAL_KIND};
 #[cfg(all(test, feature = "rocketmq"))]
 pub(crate) use self::gateway::{Replies, Route, Targets};
 pub(crate) use self::http::Http;
+pub(crate) use self::kind::KindConfig;
+use self::kind::KindTable;
 pub(crate) use self::kind_patterns::KindPatterns;
 pub(crate) use self::listen::Listen;
 pub(crate) use self::otlp::Otlp;
@@ -73,7 +77,7 @@ pub(crate) struct Config {
 }
 
 /// What is noted of what happens to tasks.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Kept(pub(crate) History);
 
@@ -131,26 +135,6 @@ impl Default for Worker {
 pub(crate) struct Webhooks {
     /// Hosts and addresses that are not public, and are reached nevertheless.
     pub(crate) allow: Guard,
-}
-
-/// A kind of tasks.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct KindTable {
-    deliver: Spanned<Delivery>,
-    attempts: Option<NonZeroU32>,
-    concurrency: Option<NonZeroUsize>,
-}
-
-/// A kind of tasks, and what becomes of them when they are due.
-#[derive(Clone, Debug)]
-pub(crate) struct KindConfig {
-    pub(crate) kind: Kind,
-    pub(crate) deliver: Delivery,
-    /// After how many attempts a task of it is given up.
-    pub(crate) attempts: Option<u32>,
-    /// How many are delivered at once.
-    pub(crate) concurrency: Option<usize>,
 }
 
 /// What is wrong with a file, and where.
@@ -258,6 +242,9 @@ impl Config {
             if let Err(error) = kind.check().and_then(|()| reserved::check(kind.as_str())) {
                 return Some((name.span(), error.to_string()));
             }
+            if let Some(wrong) = table.get_ref().contradiction(name.get_ref()) {
+                return Some(wrong);
+            }
             let deliver = &table.get_ref().deliver;
             let what = match deliver.get_ref() {
                 Delivery::Topic(_) if self.rocketmq.is_none() => {
@@ -304,16 +291,10 @@ impl Config {
     }
 
     pub(crate) fn kinds(&self) -> Vec<KindConfig> {
-        let kind = |(name, table): (&Spanned<String>, &Spanned<KindTable>)| {
-            let table = table.get_ref();
-            KindConfig {
-                kind: Kind::from(name.get_ref().as_str()),
-                deliver: table.deliver.get_ref().clone(),
-                attempts: table.attempts.map(NonZeroU32::get),
-                concurrency: table.concurrency.map(NonZeroUsize::get),
-            }
-        };
-        self.kinds.iter().map(kind).collect()
+        let kinds = self.kinds.iter();
+        kinds
+            .map(|(name, table)| table.get_ref().config(name.get_ref()))
+            .collect()
     }
 }
 

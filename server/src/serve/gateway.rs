@@ -8,6 +8,7 @@ mod delivery;
 mod known;
 mod origin;
 mod overtaken;
+mod publishing;
 mod rejected;
 mod request;
 mod scheduling;
@@ -17,12 +18,13 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use delayline::Scheduler;
 use delayline::rocketmq::{Inbox, Message, PublishError, Publisher, Received, RocketMqOptions};
-use delayline::{Policy, Scheduler, Worker};
 use futures_util::future::join_all;
 use tokio::task::JoinSet;
 
 use self::asked::Asked;
+pub(super) use self::publishing::Publishing;
 use super::config;
 use super::test_clock::TestClock;
 use super::traces::Traces;
@@ -42,14 +44,11 @@ const BATCHES_ANSWERED: usize = 64;
 const LAST_ANSWERS: Duration = Duration::from_secs(3);
 /// How often sending an answer is tried.
 const ANSWER_TRIES: u32 = 3;
-/// How many due messages are published at once.
-const PUBLISHED_AT_ONCE: usize = 64;
 
 /// Receives messages, schedules them, and answers senders that want to know.
 pub(super) struct Gateway {
     inbox: Inbox,
-    publisher: Publisher,
-    config: Arc<config::Gateway>,
+    publishing: Publishing,
     traces: Traces,
     unscheduled: Unscheduled,
     test_clock: Option<Arc<TestClock>>,
@@ -65,10 +64,11 @@ impl Gateway {
     ) -> Result<Self, Failure> {
         ::metrics::describe_counter!(MESSAGES, "messages to the gateway, and what was answered");
         let options = rocketmq.group(&config.group).lazy();
+        let publisher = Publisher::connect(options.clone()).await?;
+        let inbox = Inbox::connect(options, config.topics()).await?;
         Ok(Self {
-            publisher: Publisher::connect(options.clone()).await?,
-            inbox: Inbox::connect(options, config.topics()).await?,
-            config: Arc::new(config),
+            inbox,
+            publishing: Publishing::new(publisher, config, traces.clone()),
             traces,
             unscheduled,
             test_clock: None,
@@ -80,25 +80,9 @@ impl Gateway {
         Self { test_clock, ..self }
     }
 
-    /// Makes the worker publish due messages.
-    pub(super) fn handlers(&self, mut worker: Worker) -> Worker {
-        for kind in self.config.all_kinds() {
-            let policy = Policy::new()
-                .max_attempts(self.config.attempts.get())
-                .concurrency(PUBLISHED_AT_ONCE);
-            let (publisher, config) = (self.publisher.clone(), Arc::clone(&self.config));
-            let traces = self.traces.clone();
-            worker = worker.handle_bytes(kind, policy, move |context| {
-                let (publisher, config) = (publisher.clone(), Arc::clone(&config));
-                let span = traces.process(context.task());
-                async move {
-                    let outcome = delivery::publish(&publisher, &config, &context, span.place()).await;
-                    span.ended(&outcome);
-                    outcome
-                }
-            });
-        }
-        worker.handle_bytes(rejected::KIND, Policy::new(), rejected::end)
+    /// What publishes, for the workers that do.
+    pub(super) fn publishing(&self) -> Publishing {
+        self.publishing.clone()
     }
 
     /// Processes messages until it is stopped.
@@ -106,7 +90,7 @@ impl Gateway {
         let mut answering = JoinSet::new();
         // The broker has checked a message's length when it took it; and rejected messages are kept whole.
         let scheduler = scheduler
-            .by(&format!("gateway:{}", self.config.group))
+            .by(&format!("gateway:{}", self.publishing.config().group))
             .payload_limit(usize::MAX);
         tokio::select! {
             () = stopped => {}
@@ -123,12 +107,13 @@ impl Gateway {
     /// Receives until nothing more can come.
     async fn receive(&self, scheduler: &Scheduler, answering: &mut JoinSet<()>) {
         while let Ok(messages) = self.inbox.receive(BATCH).await {
+            let config = self.publishing.config();
             let mut asked: Vec<_> = messages
                 .iter()
                 .map(|message| {
                     let test_clock = self.test_clock.as_ref();
                     let from = test_clock.map_or(message.stored_at, |test_clock| test_clock.now());
-                    self.checked(Asked::read(message, from, &self.config))
+                    self.checked(Asked::read(message, from, &config))
                 })
                 .collect();
             let mut pause = AGAIN;
@@ -141,9 +126,9 @@ impl Gateway {
                 pause = (2 * pause).min(AGAIN_AT_MOST);
             }
             asked.iter().for_each(|asked| self.record(asked));
-            let answers = asked.iter().filter_map(|asked| self.answer(asked));
+            let answers = asked.iter().filter_map(|asked| answer(asked, &config));
             let answers: Vec<_> = answers
-                .map(|(to, answer)| send(self.publisher.clone(), to, answer))
+                .map(|(to, answer)| send(self.publishing.publisher.clone(), to, answer))
                 .collect();
             self.inbox.acknowledge(&messages);
             if !answers.is_empty() {
@@ -162,7 +147,7 @@ impl Gateway {
     /// Rejects a message that no broker would take when it is due.
     fn checked<'a>(&self, mut asked: Asked<'a>) -> Asked<'a> {
         let checked = match &asked.request {
-            Ok(request) => delivery::check(&self.publisher, asked.message, request),
+            Ok(request) => delivery::check(&self.publishing.publisher, asked.message, request),
             Err(_) => Ok(()),
         };
         if let Err(reason) = checked {
@@ -194,25 +179,25 @@ impl Gateway {
             });
         }
     }
+}
 
-    /// Makes the answer for the sender of a message, if it wants one, with the id of the message.
-    fn answer(&self, asked: &Asked<'_>) -> Option<(String, Message)> {
-        let reply = asked.reply.as_ref()?;
-        let answer = self.addressed(asked, reply)?;
-        Some((asked.message.id.clone(), answer))
-    }
+/// Makes the answer for the sender of a message, if it wants one, with the id of the message.
+fn answer(asked: &Asked<'_>, config: &config::Gateway) -> Option<(String, Message)> {
+    let reply = asked.reply.as_ref()?;
+    let answer = addressed(asked, reply, config)?;
+    Some((asked.message.id.clone(), answer))
+}
 
-    /// Addresses the answer to the sender if that waits, or to the topic that it named.
-    fn addressed(&self, asked: &Asked<'_>, reply: &answer::Reply) -> Option<Message> {
-        let message: &Received = asked.message;
-        let body = serde_json::to_vec(reply).ok()?;
-        if let Some(reply) = message.reply(body.clone()) {
-            return Some(reply);
-        }
-        let topic = request::reply_topic(message, &self.config).ok()??;
-        let answer = Message::new(topic, body).property("DELAYLINE_MESSAGE_ID", &message.id);
-        Some(message.keys().fold(answer, Message::key))
+/// Addresses the answer to the sender if that waits, or to the topic that it named.
+fn addressed(asked: &Asked<'_>, reply: &answer::Reply, config: &config::Gateway) -> Option<Message> {
+    let message: &Received = asked.message;
+    let body = serde_json::to_vec(reply).ok()?;
+    if let Some(reply) = message.reply(body.clone()) {
+        return Some(reply);
     }
+    let topic = request::reply_topic(message, config).ok()??;
+    let answer = Message::new(topic, body).property("DELAYLINE_MESSAGE_ID", &message.id);
+    Some(message.keys().fold(answer, Message::key))
 }
 
 /// Sends the answer to the message of this id, and tries again.

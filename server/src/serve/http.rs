@@ -10,6 +10,7 @@ mod claim_kinds;
 mod claims;
 mod connection;
 mod connections;
+mod current;
 mod events;
 mod forecast;
 mod health;
@@ -30,7 +31,6 @@ mod upload;
 mod verbs;
 mod waiting;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,9 +40,8 @@ use axum::http::StatusCode;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Redirect};
 use axum::routing::{MethodRouter, get};
-use delayline::claims::Claims;
 use delayline::store::Store;
-use delayline::{Kind, Scheduler, Timestamp};
+use delayline::{Scheduler, Timestamp};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::sync::watch;
 use tower_http::timeout::TimeoutLayer;
@@ -53,6 +52,7 @@ pub(super) use self::access::Access;
 use self::access::{Peer, require};
 use self::admission::{A_TASK, Held};
 pub(super) use self::claim_kinds::ClaimKinds;
+pub(super) use self::current::Current;
 pub(super) use self::pages::Pages;
 use self::problem::Problem;
 pub(super) use self::room::Room;
@@ -61,7 +61,6 @@ pub(super) use self::waiting::answer_while;
 use super::config::{Right, TraceUrl};
 use super::recent::Recent;
 use super::test_clock::TestClock;
-use super::topics::Topics;
 use super::traces::Traces;
 use super::unscheduled::Unscheduled;
 use crate::operations::{HELD, Health, Jobs};
@@ -73,8 +72,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) scheduler: Scheduler,
-    /// Of kinds that wait until somebody claims them.
-    pub(crate) claims: Claims,
+    /// What another configuration replaces.
+    pub(crate) current: watch::Sender<Arc<Current>>,
     pub(crate) traces: Traces,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) access: Access,
@@ -97,18 +96,10 @@ pub(crate) struct App {
     pub(crate) recent: Recent,
     /// The messages to the gateway that will not come out.
     pub(crate) unscheduled: Unscheduled,
-    /// Where the tasks of each kind go that the configuration names, for people.
-    pub(crate) delivered: BTreeMap<Kind, String>,
-    /// The kinds whose tasks this server or the gateway delivers, so that no worker may claim them.
-    pub(crate) delivered_here: BTreeSet<Kind>,
     /// The kinds of the claims that it has given.
     pub(crate) claim_kinds: ClaimKinds,
-    /// The kinds of messages, whose tasks only the gateway schedules.
-    pub(crate) of_gateway: BTreeSet<Kind>,
     /// What answers, and since when what does not.
     pub(crate) health: Health,
-    /// The topics that tasks are delivered to.
-    pub(crate) topics: Arc<Topics>,
     /// The clock of its tasks, if it can be turned.
     pub(crate) test_clock: Option<Arc<TestClock>>,
     /// The changes in bulk that go on behind their callers.

@@ -78,6 +78,11 @@ impl TestClock {
         Arc::clone(&self.witness) as _
     }
 
+    /// Tasks are delivered so from now on.
+    pub(crate) fn deliver_by(&self, config: &Config) {
+        self.witness.deliver_by(config);
+    }
+
     pub(crate) fn clock(&self) -> Clock {
         self.clock.clock()
     }

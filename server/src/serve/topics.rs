@@ -22,7 +22,7 @@ impl Topics {
 
 #[cfg(feature = "rocketmq")]
 mod watch {
-    use std::sync::Arc;
+    use std::sync::{Arc, Weak};
     use std::time::Duration;
 
     use delayline::rocketmq::Forward;
@@ -42,35 +42,41 @@ mod watch {
                 return;
             }
             self.unseen().insert(topic.to_owned());
-            let (topics, topic, forward) = (Arc::clone(self), topic.to_owned(), forward.clone());
+            let (topics, topic, forward) = (Arc::downgrade(self), topic.to_owned(), forward.clone());
             tracing::warn!(
                 topic,
                 "the nameservers do not answer, so it is not known whether the topic is there, and its tasks wait: see that \
                  they are up"
             );
             tokio::spawn(async move {
-                topics.until_seen(&topic, &forward).await;
-                topics.unseen().remove(&topic);
-                tracing::info!(topic, "the topic is there");
+                until_seen(&topics, &topic, &forward).await;
+                if let Some(topics) = topics.upgrade() {
+                    topics.unseen().remove(&topic);
+                    tracing::info!(topic, "the topic is there");
+                }
             });
         }
+    }
 
-        async fn until_seen(&self, topic: &str, forward: &Forward) {
-            let mut warned: Option<Instant> = None;
-            loop {
-                sleep(EVERY).await;
-                match forward.topic_exists().await {
-                    Ok(true) => return,
-                    Ok(false) if warned.is_none_or(|warned| warned.elapsed() >= WARN_EVERY) => {
-                        warned = Some(Instant::now());
-                        tracing::error!(
-                            topic,
-                            "no broker has the topic, and its tasks wait: make it, or deliver them to another"
-                        );
-                    }
-                    Ok(false) => {}
-                    Err(error) => tracing::debug!(topic, %error, "the nameservers do not answer yet"),
+    /// Ends as well when another configuration has taken the place of the one that it is asked for.
+    async fn until_seen(topics: &Weak<Topics>, topic: &str, forward: &Forward) {
+        let mut warned: Option<Instant> = None;
+        loop {
+            sleep(EVERY).await;
+            if topics.strong_count() == 0 {
+                return;
+            }
+            match forward.topic_exists().await {
+                Ok(true) => return,
+                Ok(false) if warned.is_none_or(|warned| warned.elapsed() >= WARN_EVERY) => {
+                    warned = Some(Instant::now());
+                    tracing::error!(
+                        topic,
+                        "no broker has the topic, and its tasks wait: make it, or deliver them to another"
+                    );
                 }
+                Ok(false) => {}
+                Err(error) => tracing::debug!(topic, %error, "the nameservers do not answer yet"),
             }
         }
     }

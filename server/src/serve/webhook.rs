@@ -21,8 +21,10 @@ use super::traces::Place;
 use crate::Failure;
 use crate::cause::cause;
 
-/// How long an attempt may take, from looking up the host to the end of the answer.
-const LIMIT: Duration = Duration::from_secs(15);
+/// How long an attempt may take, from looking up the host to the end of the answer, unless its kind says otherwise.
+pub(crate) const LIMIT: Duration = Duration::from_secs(15);
+/// By how much later an attempt is ended from outside: what ends it here says more.
+pub(crate) const MARGIN: Duration = Duration::from_secs(5);
 /// How much of an answer is read, in bytes: when it is read to its end, its connection serves the next attempt too.
 const MOST_READ: usize = 64 << 10;
 /// How much of it is inspected: more than is kept, as a removed secret is longer than its replacement.
@@ -38,13 +40,19 @@ pub(super) struct Webhook {
     client: Client,
     url: Url,
     secrets: Secrets,
+    /// How long an attempt may take.
+    limit: Duration,
 }
 
 impl Webhook {
-    pub(super) fn new(Endpoint { url, secrets }: Endpoint, guard: Guard) -> Result<Self, Failure> {
+    pub(super) fn new(
+        Endpoint { url, secrets }: Endpoint,
+        guard: Guard,
+        limit: Duration,
+    ) -> Result<Self, Failure> {
         let client = Client::builder()
             .user_agent(concat!("delayline/", env!("CARGO_PKG_VERSION")))
-            .timeout(LIMIT)
+            .timeout(limit)
             .pool_idle_timeout(IDLE)
             .redirect(redirect::Policy::none())
             // A proxy would look up hosts by itself.
@@ -58,6 +66,7 @@ impl Webhook {
             client,
             url: url.url().clone(),
             secrets,
+            limit,
         })
     }
 
@@ -85,7 +94,7 @@ impl Webhook {
             Err(error) => error,
         };
         Err(match shortage(&error) {
-            _ if error.is_timeout() => Outcome::Retry(format!("no answer within {LIMIT:?}")),
+            _ if error.is_timeout() => Outcome::Retry(format!("no answer within {:?}", self.limit)),
             Some(short) => {
                 tracing::warn!(id = %task.id, error = %short, "a webhook could not be posted, as the server is short of sockets");
                 Outcome::SnoozeBecause(format!("it could not be posted: {short}"), SHORTAGE)
@@ -141,7 +150,7 @@ mod tests {
             url: Text::plain(&url).try_into().unwrap(),
             secrets: Secrets::of(&["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]),
         };
-        let webhook = Webhook::new(endpoint, Guard::default()).unwrap();
+        let webhook = Webhook::new(endpoint, Guard::default(), LIMIT).unwrap();
         let (outcome, _) = webhook.deliver(&task().await, None).await;
         receiver.abort();
         outcome

@@ -5,10 +5,12 @@ use std::time::Duration;
 use delayline::backend::{Backend as _, RocketMqBackend};
 use delayline::rocketmq::{Inbox, Message, Publisher, RocketMqOptions};
 use serde_json::json;
+use tokio::task::spawn_blocking;
 
 use crate::pages::{Chromium, VIEWS, can_be_read};
 use crate::proxy::{Network, Proxy};
 use crate::python::axe;
+use crate::rocketmq_servers::{BROKER, RocketMqServers};
 use crate::server::{ANY_PORT, Server, command};
 
 pub(crate) fn nameserver() -> String {
@@ -156,6 +158,77 @@ async fn a_gateway_that_started_without_nameservers_makes_its_inbox_when_they_co
         .property("DELAYLINE_AFTER", "0");
     publisher.publish(message).await.unwrap();
     assert_eq!(inbox.receive(1).await.unwrap()[0].body.as_ref().unwrap(), b"{}");
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_takes_over_where_messages_may_go() {
+    let (nameserver, name) = (nameserver(), fresh("shop"));
+    let config = crate::gateway::config(&nameserver, &name);
+    let open = format!("targets = [\"{name}-out\", \"{name}-new\"]\nattempts = 7");
+    let wider = config.replace(&format!("targets = [\"{name}-out\"]"), &open);
+    let server = spawn_blocking(move || Server::configured(&config)).await.unwrap();
+    let options = RocketMqOptions::new(&nameserver).group(fresh("group"));
+    let inbox = Inbox::connect(options, [format!("{name}-new")]).await.unwrap();
+    let publisher = Publisher::connect(nameserver.as_str()).await.unwrap();
+    let message = |body: &[u8]| {
+        Message::new(format!("{name}-in"), body)
+            .property("DELAYLINE_TOPIC", format!("{name}-new"))
+            .property("DELAYLINE_AFTER", "0")
+    };
+    publisher.publish(message(b"early")).await.unwrap();
+    let rejected = "/v1/tasks?kind=delayline.rejected&state=dead";
+    server
+        .until(rejected, |found| {
+            found["tasks"].as_array().is_some_and(|tasks| tasks.len() == 1)
+        })
+        .await;
+    let said = server.reload(&wider).await;
+    assert!(
+        said.contains("changed=\"gateway.targets, gateway.attempts\""),
+        "{said}"
+    );
+    publisher.publish(message(b"late")).await.unwrap();
+    assert_eq!(inbox.receive(1).await.unwrap()[0].body.as_ref().unwrap(), b"late");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn that_no_broker_can_be_reached_is_said_once_and_that_one_can_again() {
+    let brokers = spawn_blocking(|| {
+        let brokers = RocketMqServers::start(&["--levels", "1s 2s"]);
+        // The nameserver knows of it for two minutes more.
+        brokers.kill(BROKER);
+        brokers
+    });
+    let brokers = brokers.await.unwrap();
+    let config = crate::gateway::config(&brokers.nameserver, &fresh("shop"));
+    let server = spawn_blocking(move || {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("delayline.toml"), config).unwrap();
+        let mut command = command(folder.path());
+        command
+            .args(["--config", "delayline.toml"])
+            .env("RUST_LOG", "info,delayline=debug");
+        Server::run(folder, command)
+    });
+    let server = server.await.unwrap();
+    let said = |what: &str| server.log().matches(what).count();
+    while said("the topics to be received cannot be made yet") < 2 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    spawn_blocking(move || {
+        brokers.start_again();
+        brokers
+    })
+    .await
+    .unwrap();
+    while said("brokers answer, and messages are received from now on") == 0 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(
+        (said("no broker can be reached"), said("refuses to make")),
+        (1, 0)
+    );
 }
 
 #[test]

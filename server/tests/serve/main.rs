@@ -23,6 +23,8 @@ mod fuzz;
 mod gateway;
 #[cfg(feature = "rocketmq")]
 mod gateway_clients;
+#[cfg(unix)]
+mod kept;
 mod kinds;
 #[cfg(target_os = "linux")]
 mod memory;
@@ -40,6 +42,8 @@ mod receiver;
 #[cfg(feature = "redis")]
 #[path = "../../../tests/support/redis/mod.rs"]
 mod redis_server;
+#[cfg(unix)]
+mod reload;
 mod repeats;
 mod reserved;
 mod rights;

@@ -128,10 +128,30 @@ impl Server {
 
     /// Asks it to stop, as an operating system does.
     pub(crate) fn terminate(&self) {
+        self.signal("-TERM");
+    }
+
+    /// Has it read another configuration, and waits until it has; gives what it said of that.
+    pub(crate) async fn reload(&self, config: &str) -> String {
+        const READ: &str = "the configuration was read again";
+        let said = |log: &str| log.lines().filter(|line| line.contains(READ)).count();
+        let before = said(&self.log());
+        std::fs::write(self.folder.path().join("delayline.toml"), config).unwrap();
+        self.signal("-HUP");
+        loop {
+            let log = self.log();
+            if said(&log) > before && log.ends_with('\n') {
+                return log.lines().rfind(|line| line.contains(READ)).unwrap().to_owned();
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    fn signal(&self, signal: &str) {
         let id = self.process().to_string();
         assert!(
             Command::new("kill")
-                .args(["-TERM", &id])
+                .args([signal, &id])
                 .status()
                 .unwrap()
                 .success()

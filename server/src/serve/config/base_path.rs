@@ -5,7 +5,7 @@ use serde::Deserialize;
 use crate::serve::text::Text;
 
 /// Where all pages begin: `/`, or a path such as `/delayline`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(try_from = "Text")]
 pub(crate) struct BasePath(String);
 

@@ -10,7 +10,7 @@ use super::endpoint::{Address, Endpoint};
 use crate::serve::webhook::Secrets;
 
 /// Where the tasks of a kind go when they are due.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Delivery {
     /// They wait until somebody claims them over HTTP.
     Pull,

@@ -9,7 +9,7 @@ use crate::serve::text::Text;
 use crate::serve::webhook::Secrets;
 
 /// A receiver of webhooks.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Endpoint {
     pub(crate) url: Address,
     /// What is posted is signed with each of them.
@@ -17,7 +17,7 @@ pub(crate) struct Endpoint {
 }
 
 /// A URL that this build can post to. It may have a secret in it, so it is not shown.
-#[derive(Clone, Deserialize)]
+#[derive(Clone, PartialEq, Deserialize)]
 #[serde(try_from = "Text")]
 pub(crate) struct Address(Url);
 

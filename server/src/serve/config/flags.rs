@@ -5,7 +5,7 @@ use super::sources::Given;
 use super::{Config, Mistake};
 
 /// Flags for what is set up most often; each goes before the environment, and that before the file.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Settings, which go before the environment's and the file's")]
 pub(crate) struct Flags {
     /// Where to listen; beyond this machine only with a token [default: 127.0.0.1:7700]

@@ -12,7 +12,7 @@ pub(crate) use self::route::Route;
 use crate::reserved;
 
 /// The gateway: ordinary messages that come in on a topic, and go out at their time.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(
     not(feature = "rocketmq"),
@@ -142,7 +142,7 @@ pub(crate) enum KeyProperty {
 }
 
 /// Names of topics, each as it is or, with a `*` at its end, as what they begin with.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(try_from = "Vec<String>")]
 #[cfg_attr(
     not(feature = "rocketmq"),
@@ -181,7 +181,7 @@ impl TryFrom<Vec<String>> for Targets {
 }
 
 /// Names of topics for answers.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(try_from = "Vec<String>")]
 #[cfg_attr(
     not(feature = "rocketmq"),

@@ -20,7 +20,7 @@ pub(crate) struct Http {
     /// Of a request, in bytes.
     pub(crate) body_limit: usize,
     /// Of all requests that are under way, in bytes.
-    memory_limit: usize,
+    pub(super) memory_limit: usize,
     /// How many connections may be open at once.
     pub(crate) connection_limit: NonZeroUsize,
     /// Where the pages lead to from a task, for the trace in which it was made.

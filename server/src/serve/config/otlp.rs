@@ -34,7 +34,7 @@ fn usually() -> bool {
 }
 
 /// The address of a collector. An account goes into the headers, as an address is told where it cannot be reached.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Text")]
 pub(crate) struct Collector(Url);
 

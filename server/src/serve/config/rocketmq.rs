@@ -25,7 +25,7 @@ pub(crate) struct RocketMq {
 }
 
 /// How many bytes the body of a message may have.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "usize")]
 #[cfg_attr(
     not(feature = "rocketmq"),

@@ -50,8 +50,19 @@ pub(super) fn config(file: Option<File<'_>>, given: &[Given]) -> Result<Config, 
     for ((at, given), placed) in places.given.iter().zip(&placed) {
         given.put(&mut table, at, placed)?;
     }
+    let mut settings = Vec::new();
+    leaves(&table, "", &mut settings);
     let table = Deserializer::from(Spanned::new(0..0, table));
-    let mut config = Config::deserialize(table).map_err(wrong)?;
+    let mut config = Config::deserialize(table).map_err(|error| {
+        let message = without_texts(error.message());
+        let at = error.span();
+        let named = |(span, _): &&(Range<usize>, String)| at.as_ref() == Some(span);
+        let message = match settings.iter().find(named) {
+            Some((_, setting)) => format!("{setting}: {message}"),
+            None => message,
+        };
+        places.mistake(at, message)
+    })?;
     config.said_by = given
         .iter()
         .map(|given| (given.setting.name(), given.by.clone()))
@@ -59,6 +70,22 @@ pub(super) fn config(file: Option<File<'_>>, given: &[Given]) -> Result<Config, 
     match config.contradiction() {
         Some((at, what)) => Err(places.mistake(Some(at), what)),
         None => Ok(config),
+    }
+}
+
+/// Where each value is, and how it is named.
+fn leaves(table: &DeTable<'_>, within: &str, found: &mut Vec<(Range<usize>, String)>) {
+    for (key, value) in table {
+        let key = key.get_ref().as_ref();
+        let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        let key = match key.bytes().all(is_bare) {
+            true => format!("{within}{key}"),
+            false => format!("{within}{key:?}"),
+        };
+        match value.get_ref() {
+            DeValue::Table(table) => leaves(table, &format!("{key}."), found),
+            _ => found.push((value.span(), key)),
+        }
     }
 }
 

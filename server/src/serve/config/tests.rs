@@ -50,8 +50,16 @@ deliver = { url = "http://billing.internal/hooks?a=b", secret = ["whsec_MfKQ9r8G
 deliver = { topic = "order_timeouts", tag = "cancel" }
 attempts = 10
 concurrency = 4
+backoff_first = "2s"
+backoff_max = "1h"
+execution_timeout = "1m"
+deadline = "1d"
+history = "all"
+keep_ended = "1h"
+keep_dead = "2d"
 [kinds.report]
 deliver = "pull"
+backoff_max = "500ms"
 "#,
     )
     .unwrap();
@@ -65,7 +73,21 @@ deliver = "pull"
         [url(&kinds[0]), url(&kinds[1])],
         ["http://127.0.0.1:8000/", "http://billing.internal/hooks?a=b"]
     );
-    assert_eq!((kinds[2].attempts, kinds[2].concurrency), (Some(10), Some(4)));
+    let [second, hour] = [1, 3_600].map(Duration::from_secs);
+    let policy = delayline::Policy::new().max_attempts(10).concurrency(4);
+    let policy = policy
+        .backoff(2 * second, hour)
+        .deadline(24 * hour)
+        .execution_timeout(60 * second);
+    assert_eq!(kinds[2].policy, policy);
+    let keep = delayline::store::Keep::new().history(History::All);
+    assert_eq!(kinds[2].keep, keep.ended(hour).dead(48 * hour));
+    assert_eq!((kinds[0].timeout, kinds[2].timeout), (15 * second, 60 * second));
+    // One of both said alone, the other is not on its wrong side.
+    assert_eq!(
+        kinds[3].policy,
+        delayline::Policy::new().backoff(second / 2, second / 2)
+    );
     assert!(matches!(&kinds[2].deliver, Delivery::Topic(topic) if topic.tag.as_deref() == Some("cancel")));
     assert!(matches!(&kinds[3].deliver, Delivery::Pull));
     assert_eq!((config.http.body_limit, config.http.memory()), (1_000, 2_000));

@@ -9,7 +9,7 @@ use super::KindPatterns;
 use crate::serve::text::Text;
 
 /// A bearer token, of which only the SHA-256 is kept.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Token {
     /// Who has it: written into history and logs.

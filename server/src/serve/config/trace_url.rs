@@ -9,7 +9,7 @@ use crate::serve::text::Text;
 const PLACE: &str = "{trace_id}";
 
 /// The address of a trace in the interface in which people look at traces, with a place for its id.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Text")]
 pub(crate) struct TraceUrl(String);
 

@@ -1,7 +1,7 @@
 //! Who may do what.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
 use axum::extract::{ConnectInfo, Request, State};
@@ -24,9 +24,14 @@ use crate::serve::config::{Proxies, Right, Token};
 /// The tokens that are let in; without any, every caller that reaches the server is.
 #[derive(Debug, Default)]
 pub(crate) struct Access {
+    allowed: RwLock<Arc<Allowed>>,
+    patience: Patience,
+}
+
+#[derive(Debug, Default)]
+struct Allowed {
     tokens: Vec<Arc<Token>>,
     proxies: Proxies,
-    patience: Patience,
 }
 
 /// Where a request comes from.
@@ -138,33 +143,43 @@ impl Caller {
 
 impl Access {
     pub(crate) fn new(tokens: impl IntoIterator<Item = Token>, proxies: Proxies) -> Self {
+        let tokens = tokens.into_iter().map(Arc::new).collect();
         Self {
-            tokens: tokens.into_iter().map(Arc::new).collect(),
-            proxies,
+            allowed: RwLock::new(Arc::new(Allowed { tokens, proxies })),
             patience: Patience::default(),
         }
     }
 
-    /// Whether every caller is let in that reaches the server.
-    pub(super) fn is_open(&self) -> bool {
-        self.tokens.is_empty()
+    /// Lets in those of the other from now on, and no others.
+    pub(crate) fn replace(&self, by: &Self) {
+        *self.allowed.write().unwrap_or_else(PoisonError::into_inner) = by.allowed();
     }
 
-    pub(super) fn digests(&self) -> impl Iterator<Item = [u8; 32]> {
-        self.tokens.iter().map(|token| token.sha256.0)
+    fn allowed(&self) -> Arc<Allowed> {
+        Arc::clone(&self.allowed.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether every caller is let in that reaches the server.
+    pub(super) fn is_open(&self) -> bool {
+        self.allowed().tokens.is_empty()
+    }
+
+    pub(super) fn digests(&self) -> Vec<[u8; 32]> {
+        let allowed = self.allowed();
+        allowed.tokens.iter().map(|token| token.sha256.0).collect()
     }
 
     /// The token that this is; an empty text is none, whatever the digests.
-    pub(super) fn holder(&self, token: &str) -> Option<&Arc<Token>> {
+    pub(super) fn holder(&self, token: &str) -> Option<Arc<Token>> {
         if token.is_empty() {
             return None;
         }
         let digest = Sha256::digest(token);
-        let mut known = None;
+        let (allowed, mut known) = (self.allowed(), None);
         // All of them, so that how long it takes says nothing.
-        for token in &self.tokens {
+        for token in &allowed.tokens {
             if bool::from(token.sha256.0.ct_eq(digest.as_slice())) {
-                known = Some(token);
+                known = Some(Arc::clone(token));
             }
         }
         known
@@ -174,7 +189,7 @@ impl Access {
     pub(super) fn client(&self, Peer(peer): Peer, headers: &HeaderMap) -> IpAddr {
         let forwarded = headers.get_all("x-forwarded-for").iter();
         let forwarded: Vec<_> = forwarded.filter_map(|value| value.to_str().ok()).collect();
-        self.proxies.client(peer.ip(), forwarded.into_iter())
+        self.allowed().proxies.client(peer.ip(), forwarded.into_iter())
     }
 
     /// Notes a token that is not known; says whether more came from this address than are answered one by one. A token
@@ -215,7 +230,7 @@ impl Access {
                 false => unknown(),
             });
         };
-        let caller = Caller::of("api", Some(known));
+        let caller = Caller::of("api", Some(&known));
         caller.need_one(rights).map(|()| caller)
     }
 }

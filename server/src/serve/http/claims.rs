@@ -9,7 +9,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use delayline::claims::{ClaimId, Claimed};
 use delayline::store::Target;
-use delayline::{Error, Kind, defaults};
+use delayline::{Error, Kind, Task, defaults};
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -163,11 +163,13 @@ pub(super) async fn take(
         let allowed = format!("allowed are 1 to {MOST_KINDS} kinds");
         return Err(Problem::invalid("kinds", wanted.kinds.len(), allowed));
     }
+    let mut replaced = app.current.subscribe();
+    let current = app.current();
     let kinds: Vec<_> = wanted.kinds.into_iter().map(Kind::from).collect();
     for kind in &kinds {
         reserved::check(kind.as_str())?;
         caller.reach(kind)?;
-        if app.delivered_here.contains(kind) {
+        if current.delivered_here.contains(kind) {
             let allowed = "allowed are kinds that are not delivered otherwise: the server delivers the tasks of this one itself";
             return Err(Problem::invalid("kinds", kind, allowed));
         }
@@ -175,25 +177,25 @@ pub(super) async fn take(
     let owner = wanted.owner.unwrap_or_else(|| caller.name().to_owned());
     let max = wanted.max.unwrap_or(1);
     let mut claimed = match wait.is_zero() {
-        true => app.claims.take(&kinds, max, lease, &owner).await?,
+        true => current.claims.take(&kinds, max, lease, &owner).await?,
         false => {
             let mut stopping = app.stopping.clone();
-            let waiting = async |wait| app.claims.wait(&kinds, max, lease, &owner, wait).await;
+            let waiting = async |wait| current.claims.wait(&kinds, max, lease, &owner, wait).await;
             tokio::select! {
                 claimed = waiting_by(app.test_clock.as_deref(), wait, waiting) => claimed?,
                 // Its client asks another server.
                 _ = stopping.wait_for(|stopping| *stopping) => Vec::new(),
+                // It asks again, by what holds from now on.
+                _ = replaced.changed() => Vec::new(),
             }
         }
     };
-    if claimed.is_empty() && app.claims.is_full() {
+    if claimed.is_empty() && current.claims.is_full() {
         return Ok(full(
             "as many bytes are on their way to workers as http.memory_limit allows; nothing was claimed: ask again",
         ));
     }
-    if app.must_know_kinds(&caller) {
-        app.claim_kinds.remember(&claimed);
-    }
+    app.claim_kinds.remember(&claimed);
     let claims = claimed.iter_mut().map(ClaimView::of).collect();
     let given = serde_json::to_vec(&Given { claims }).map_err(|error| {
         tracing::error!(%error, "claims could not be written as JSON; they end with their leases");
@@ -251,7 +253,7 @@ pub(super) async fn all_done(
         .map(|claim| claim.parse())
         .collect::<Result<_, _>>()?;
     let ends = claims.into_iter().map(async |claim| {
-        Ok::<_, Error>(may_end(&app, &caller, claim).await? && app.claims.done(claim).await?)
+        Ok::<_, Error>(may_end(&app, &caller, claim).await? && app.current().claims.done(claim).await?)
     });
     let held = join_all(ends).await;
     let answer = |held: Result<bool, Error>| held.map(|held| if held { DONE } else { LOST });
@@ -260,7 +262,7 @@ pub(super) async fn all_done(
 }
 
 macro_rules! ends {
-    ($(#[$doc:meta])* $name:ident, $path:literal, $body:ty, |$app:ident, $claim:ident, $given:pat_param| $end:expr) => {
+    ($(#[$doc:meta])* $name:ident, $path:literal, $body:ty, |$claims:ident, $claim:ident, $given:pat_param| $end:expr) => {
         $(#[$doc])*
         #[utoipa::path(
             post,
@@ -275,41 +277,43 @@ macro_rules! ends {
             )
         )]
         pub(super) async fn $name(
-            State($app): State<Shared>,
+            State(app): State<Shared>,
             Extension(caller): Extension<Caller>,
             Path(claim): Path<String>,
             Body($given): Body<$body>,
         ) -> Result<Response, Problem> {
             let $claim: ClaimId = claim.parse()?;
-            held(may_end(&$app, &caller, $claim).await? && $end.await?)
+            let current = app.current();
+            let $claims = &current.claims;
+            held(may_end(&app, &caller, $claim).await? && $end.await?)
         }
     };
 }
 
 ends!(
     /// The task is done.
-    done, "/v1/claims/{claim}/done", super::verbs::Nothing, |app, claim, _| app.claims.done(claim)
+    done, "/v1/claims/{claim}/done", super::verbs::Nothing, |claims, claim, _| claims.done(claim)
 );
 ends!(
     /// The attempt failed: try again, as long as the kind of the task allows; else it is dead.
-    retry, "/v1/claims/{claim}/retry", Retry, |app, claim, Retry { after, reason }| {
-        app.claims.retry(claim, reason, after.map(|Span(after)| after))
+    retry, "/v1/claims/{claim}/retry", Retry, |claims, claim, Retry { after, reason }| {
+        claims.retry(claim, reason, after.map(|Span(after)| after))
     }
 );
 ends!(
     /// Not yet: come again, and count no attempt.
-    snooze, "/v1/claims/{claim}/snooze", Snooze, |app, claim, Snooze { after: Span(after) }| {
-        app.claims.snooze(claim, after)
+    snooze, "/v1/claims/{claim}/snooze", Snooze, |claims, claim, Snooze { after: Span(after) }| {
+        claims.snooze(claim, after)
     }
 );
 ends!(
     /// It can never succeed: dead at once.
-    discard, "/v1/claims/{claim}/discard", Discard, |app, claim, Discard { reason }| app.claims.discard(claim, reason)
+    discard, "/v1/claims/{claim}/discard", Discard, |claims, claim, Discard { reason }| claims.discard(claim, reason)
 );
 ends!(
     /// It takes longer.
-    extend, "/v1/claims/{claim}/extend", Extend, |app, claim, Extend { lease: Span(lease) }| {
-        app.claims.extend(claim, lease)
+    extend, "/v1/claims/{claim}/extend", Extend, |claims, claim, Extend { lease: Span(lease) }| {
+        claims.extend(claim, lease)
     }
 );
 
@@ -319,16 +323,13 @@ async fn may_end(app: &Shared, caller: &Caller, claim: ClaimId) -> Result<bool, 
     if !app.must_know_kinds(caller) {
         return Ok(true);
     }
-    let kind = match app.claim_kinds.kind_of(claim) {
-        None => app
-            .store
-            .find(&Target::Id(claim.task_id()))
-            .await?
-            .map(|task| task.kind),
-        known => known,
-    };
-    Ok(kind.is_none_or(|kind| {
-        let is_ours = reserved::is_reserved(kind.as_str()) || app.delivered_here.contains(&kind);
+    // Whatever has been configured since: it was given to a worker.
+    if let Some(kind) = app.claim_kinds.kind_of(claim) {
+        return Ok(caller.reaches(&kind));
+    }
+    let task = app.store.find(&Target::Id(claim.task_id())).await?;
+    Ok(task.is_none_or(|Task { kind, .. }| {
+        let is_ours = reserved::is_reserved(kind.as_str()) || app.current().delivered_here.contains(&kind);
         !is_ours && caller.reaches(&kind)
     }))
 }
@@ -336,7 +337,7 @@ async fn may_end(app: &Shared, caller: &Caller, claim: ClaimId) -> Result<bool, 
 impl App {
     /// Whether it depends on a claim's kind who may end it; not where every kind may be claimed by all.
     fn must_know_kinds(&self, caller: &Caller) -> bool {
-        !self.delivered_here.is_empty() || !caller.reaches_all()
+        !self.current().delivered_here.is_empty() || !caller.reaches_all()
     }
 }
 

@@ -45,7 +45,7 @@ impl App {
     /// Says whether each part answers. Topics are a part only where some are not known to be there: all others are looked at
     /// when they are published to.
     pub(super) async fn parts(&self) -> Vec<Part> {
-        let topics = (!self.topics.are_seen()).then_some(("topics", false));
+        let topics = (!self.current().topics.are_seen()).then_some(("topics", false));
         self.health.parts(topics.into_iter().collect()).await
     }
 }

@@ -30,7 +30,7 @@ mod words;
 mod workers;
 mod wrong;
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::Router;
 use axum::extract::Request;
@@ -48,14 +48,22 @@ use crate::serve::config::Right;
 /// What the pages know beside what the rest of the interface does.
 #[derive(Debug)]
 pub(crate) struct Pages {
-    seal: Seal,
+    seal: RwLock<Arc<Seal>>,
 }
 
 impl Pages {
     pub(crate) fn new(access: &Access) -> Result<Self, getrandom::Error> {
-        Ok(Self {
-            seal: Seal::new(access)?,
-        })
+        let seal = RwLock::new(Arc::new(Seal::new(access)?));
+        Ok(Self { seal })
+    }
+
+    /// Goes by the tokens of the other from now on, which ends all sessions.
+    pub(crate) fn replace(&self, by: &Self) {
+        *self.seal.write().unwrap_or_else(PoisonError::into_inner) = by.seal();
+    }
+
+    fn seal(&self) -> Arc<Seal> {
+        Arc::clone(&self.seal.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

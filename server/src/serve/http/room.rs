@@ -1,6 +1,7 @@
 //! How many bytes of requests and answers the server holds at once.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,8 +23,9 @@ pub(super) const FULL: &str =
 #[derive(Debug)]
 pub(crate) struct Room {
     all: Pool,
-    /// Of each caller, where there are several; none has more than half.
-    shares: Option<Mutex<BTreeMap<String, Pool>>>,
+    /// Of each caller, while there are several; none has more than half.
+    shares: Mutex<BTreeMap<String, Pool>>,
+    are_several: AtomicBool,
 }
 
 impl Room {
@@ -31,8 +33,14 @@ impl Room {
     pub(crate) fn new(all: usize, several: bool) -> Self {
         Self {
             all: Pool::new(all),
-            shares: several.then(Mutex::default),
+            shares: Mutex::default(),
+            are_several: AtomicBool::new(several),
         }
+    }
+
+    /// For several callers from now on, or for one.
+    pub(crate) fn set_several(&self, several: bool) {
+        self.are_several.store(several, Ordering::Relaxed);
     }
 
     /// Of those who look after the server: however many others ask, they are answered.
@@ -42,8 +50,9 @@ impl Room {
 
     /// What a caller may use of it.
     pub(super) fn of(&self, caller: &str) -> Share {
-        let of_caller = self.shares.as_ref().map(|shares| {
-            let mut shares = shares.lock().unwrap_or_else(PoisonError::into_inner);
+        let are_several = self.are_several.load(Ordering::Relaxed);
+        let of_caller = are_several.then(|| {
+            let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
             match shares.get(caller) {
                 Some(share) => share.clone(),
                 None => {

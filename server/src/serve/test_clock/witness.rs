@@ -1,14 +1,14 @@
 //! The store of a server whose clock is turned, which sees what happens to its tasks.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use delayline::backend::Wake;
 use delayline::store::{
-    self, Change, Claim, Ending, Guarded, Looked, MemoryStore, NewRow, Noted, Page, Renewal, Stamped, Step,
-    Store, Sweep, Target,
+    self, Change, Claim, Ending, Guarded, Keep, Looked, MemoryStore, NewRow, Noted, Page, Renewal, Stamped,
+    Step, Store, Sweep, Target,
 };
 use delayline::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp};
 
@@ -23,29 +23,53 @@ const TOPIC: &str = "DELAYLINE_TOPIC";
 pub(super) struct Witness {
     rows: MemoryStore,
     happened: Arc<Happened>,
+    delivery: RwLock<Arc<Delivered>>,
+}
+
+/// What becomes of tasks.
+#[derive(Debug)]
+struct Delivered {
     /// What the server delivers itself.
-    delivered_here: BTreeSet<Kind>,
+    here: BTreeSet<Kind>,
     /// Where the tasks of a kind are published.
     topics: BTreeMap<Kind, String>,
 }
 
-impl Witness {
-    pub(super) fn new(rows: MemoryStore, happened: Arc<Happened>, config: &Config) -> Self {
+impl Delivered {
+    fn by(config: &Config) -> Arc<Self> {
         let topics = config.kinds().into_iter().filter_map(|kind| match kind.deliver {
             Delivery::Topic(Topic { topic, .. }) => Some((kind.kind, topic)),
             Delivery::Pull | Delivery::Webhook(_) => None,
         });
+        Arc::new(Self {
+            here: config.delivered_here(),
+            topics: topics.collect(),
+        })
+    }
+}
+
+impl Witness {
+    pub(super) fn new(rows: MemoryStore, happened: Arc<Happened>, config: &Config) -> Self {
         Self {
             rows,
             happened,
-            delivered_here: config.delivered_here(),
-            topics: topics.collect(),
+            delivery: RwLock::new(Delivered::by(config)),
         }
     }
 
+    /// Tasks are delivered so from now on.
+    pub(super) fn deliver_by(&self, config: &Config) {
+        *self.delivery.write().unwrap_or_else(PoisonError::into_inner) = Delivered::by(config);
+    }
+
+    fn delivery(&self) -> Arc<Delivered> {
+        Arc::clone(&self.delivery.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn claimed(&self, tasks: &[Task]) {
+        let delivery = self.delivery();
         for task in tasks {
-            let what = match self.delivered_here.contains(&task.kind) {
+            let what = match delivery.here.contains(&task.kind) {
                 true => What::Started,
                 false => What::Claimed {
                     owner: task.owner.clone(),
@@ -69,7 +93,7 @@ impl Witness {
 
     /// Whether anything is due that the server delivers: its wake-up has not come yet, or found no room.
     async fn is_any_missed(&self) -> Result<bool, Error> {
-        for kind in &self.delivered_here {
+        for kind in &self.delivery().here {
             let due = self.rows.due_within(kind, State::Scheduled, &[Duration::ZERO], 1);
             if due.await?.found != [0] {
                 return Ok(true);
@@ -86,7 +110,8 @@ impl Witness {
                 None => return Ok(()),
             },
         };
-        let is_ours = self.delivered_here.contains(&task.kind);
+        let delivery = self.delivery();
+        let is_ours = delivery.here.contains(&task.kind);
         if is_ours && *ending == Ending::Release {
             // It was only claimed in advance.
             self.happened.take_back(&task);
@@ -94,7 +119,7 @@ impl Witness {
         }
         if is_ours && *ending == Ending::Done {
             let of_message = || task.headers.get(TOPIC);
-            if let Some(topic) = self.topics.get(&task.kind).or_else(of_message) {
+            if let Some(topic) = delivery.topics.get(&task.kind).or_else(of_message) {
                 let topic = topic.clone();
                 self.happened.note(&task, What::Published { topic });
             }
@@ -108,6 +133,10 @@ impl Witness {
 impl Store for Witness {
     fn name(&self) -> &'static str {
         self.rows.name()
+    }
+
+    fn keep(&self, kinds: &Arc<BTreeMap<Kind, Keep>>) {
+        self.rows.keep(kinds);
     }
 
     async fn now(&self) -> Result<Timestamp, Error> {

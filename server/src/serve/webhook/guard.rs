@@ -17,7 +17,7 @@ use crate::serve::text::Text;
 /// It looks up the addresses of a host, each time that a connection is made, and only these are connected to: so a name
 /// cannot mean one address when it is checked and another when it is used. An address in a URL itself is not looked up
 /// here: the configuration refuses those.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "BTreeSet<Allowed>")]
 pub(crate) struct Guard(Arc<BTreeSet<Allowed>>);
 

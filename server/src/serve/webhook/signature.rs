@@ -25,6 +25,12 @@ struct Secret {
     key: Hmac<Sha256>,
 }
 
+impl PartialEq for Secret {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
 impl TryFrom<Text> for Secret {
     type Error = &'static str;
 
@@ -44,7 +50,7 @@ impl TryFrom<Text> for Secret {
 }
 
 /// One secret, or several while receivers change from one to another.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub(crate) struct Secrets(Vec<Secret>);
 
 impl Secrets {

@@ -9,7 +9,7 @@ use serde::{Deserialize, de};
 use super::{KeyProperty, USUAL_KIND};
 
 /// Where the messages of a topic go: a text, or a table that says more.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Route {
     pub(crate) to: String,
     /// The kind of its tasks; else it is made of the topic's name.

@@ -33,7 +33,7 @@ pub(super) async fn posted(app: &Shared, session: &str, request: Request) -> Res
     let fields = Fields::parse(&to_bytes(body, FORM).await.map_err(too_large)?);
     if !app
         .pages
-        .seal
+        .seal()
         .is_form(session, fields.one("csrf").unwrap_or_default())
     {
         return Err(forbidden());

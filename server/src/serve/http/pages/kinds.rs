@@ -149,12 +149,12 @@ async fn shown(
     let mut found = operations.kinds(after.as_ref(), KINDS + 1).await?;
     let is_last = found.len() <= KINDS;
     found.truncate(KINDS);
-    let now = now();
+    let (now, current) = (now(), app.current());
     let row = |KindView { kind, states, paused }| KindRow {
         states: states.into_iter().map(name).collect(),
         recent: Recently::of(&app.recent, &kind),
         is_wrong: wrong.is_some() && kind == filled.kind,
-        delivered: app.delivered.get(&Kind::from(kind.as_str())).cloned(),
+        delivered: current.delivered.get(&Kind::from(kind.as_str())).cloned(),
         kind,
         paused: paused.map(|paused: PausedView| Paused {
             since: Moment::of(paused.since.0, now),

@@ -28,7 +28,7 @@ pub(super) struct Seal {
 
 impl Seal {
     pub(super) fn new(access: &Access) -> Result<Self, getrandom::Error> {
-        let mut digests: Vec<[u8; 32]> = access.digests().collect();
+        let mut digests = access.digests();
         if digests.is_empty() {
             // There are no sessions then, and forms are known again until the server is started anew.
             let mut chance = [0; 32];

@@ -36,7 +36,7 @@ impl SignInPage {
         Self {
             frame: Frame::new(app, Tab::Other, None),
             next: next.to_owned(),
-            csrf: app.pages.seal.form(""),
+            csrf: app.pages.seal().form(""),
             wrong,
         }
     }
@@ -103,7 +103,7 @@ pub(super) async fn enter(
             ),
         };
     };
-    let session = app.pages.seal.close(token, now().after(LASTS)).ok_or_else(|| {
+    let session = app.pages.seal().close(token, now().after(LASTS)).ok_or_else(|| {
         tracing::error!("the system has no random numbers, so nobody can sign in");
         Problem::new(
             StatusCode::INTERNAL_SERVER_ERROR,

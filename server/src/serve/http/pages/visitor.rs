@@ -39,17 +39,17 @@ impl Visitor {
             return Ok(Some(Self {
                 caller: Caller::of("page", None),
                 name: None,
-                csrf: app.pages.seal.form(""),
+                csrf: app.pages.seal().form(""),
                 signs: Signs::default(),
                 origin,
             }));
         }
-        let token = app.pages.seal.open(session, now());
+        let token = app.pages.seal().open(session, now());
         let holder = token.and_then(|token| app.access.holder(&token));
         Ok(holder.map(|holder| Self {
-            caller: Caller::of("page", Some(holder)),
+            caller: Caller::of("page", Some(&holder)),
             name: Some(holder.name.clone()),
-            csrf: app.pages.seal.form(session),
+            csrf: app.pages.seal().form(session),
             signs: Signs::default(),
             origin,
         }))

@@ -126,7 +126,8 @@ pub(super) async fn show(
     for task in held {
         by_owner.entry(task.owner.clone()).or_default().push(task);
     }
-    let delivered = app.delivered_here.iter();
+    let current = app.current();
+    let delivered = current.delivered_here.iter();
     let here = Here {
         name: app.name.clone(),
         since: Moment::of(app.started_at, now),

@@ -93,7 +93,7 @@ impl TaskBody {
             reserved::check(kind)?;
             let kind = Kind::from(kind.as_str());
             caller.reach(&kind)?;
-            if app.of_gateway.contains(&kind) {
+            if app.current().of_gateway.contains(&kind) {
                 let allowed =
                     "allowed are kinds that are not in gateway.kinds: the tasks of this one come as messages";
                 return Err(Problem::invalid("kind", kind, allowed));
