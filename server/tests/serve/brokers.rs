@@ -216,12 +216,11 @@ async fn that_no_broker_can_be_reached_is_said_once_and_that_one_can_again() {
     while said("the topics to be received cannot be made yet") < 2 {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    spawn_blocking(move || {
+    let back = spawn_blocking(move || {
         brokers.start_again();
         brokers
-    })
-    .await
-    .unwrap();
+    });
+    let _brokers = back.await.unwrap();
     while said("brokers answer, and messages are received from now on") == 0 {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

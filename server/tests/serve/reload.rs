@@ -55,10 +55,10 @@ async fn the_next_attempt_is_tried_again_by_the_new_backoff() {
     let changed = r#"changed="kinds.\"order.cancel\".backoff_first, kinds.\"order.cancel\".backoff_max""#;
     assert!(said.contains(changed), "{said}");
     server
-        .post("/v1/tasks/order.cancel/1/run", json!({}))
+        .post("/v1/tasks/order.cancel/1/reschedule", json!({"after": "1m"}))
         .await
         .is(200, "done");
-    let thrice = turned(&server, json!({"by": "1s"})).await;
+    let thrice = turned(&server, json!({"by": "1h"})).await;
     let attempt = ["started", "webhook", "retried"];
     let last = ["started", "webhook", "dead"];
     assert_eq!(words(&thrice), [attempt, attempt, last].concat());

@@ -56,8 +56,9 @@ pub(super) fn config(file: Option<File<'_>>, given: &[Given]) -> Result<Config, 
     let mut config = Config::deserialize(table).map_err(|error| {
         let message = without_texts(error.message());
         let at = error.span();
-        let named = |(span, _): &&(Range<usize>, String)| at.as_ref() == Some(span);
-        let message = match settings.iter().find(named) {
+        let is_meant = |span: &Range<usize>| at.as_ref().is_some_and(|at| span.contains(&at.start));
+        let meant = settings.iter().find(|(span, _)| is_meant(span));
+        let message = match meant.filter(|(_, setting)| !message.contains(setting)) {
             Some((_, setting)) => format!("{setting}: {message}"),
             None => message,
         };
