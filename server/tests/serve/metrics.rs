@@ -166,7 +166,7 @@ async fn every_query_of_the_dashboard_and_of_the_alerts_can_be_asked() {
     }
     let rules = prometheus.ask("rules").await;
     let rules = rules["groups"][0]["rules"].as_array().unwrap();
-    assert_eq!(rules.len(), 5);
+    assert_eq!(rules.len(), 6);
     for rule in rules {
         assert_eq!(
             (&rule["type"], &rule["lastError"]),
