@@ -1,6 +1,5 @@
 //! The configuration is read again while the server runs.
 
-use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -200,16 +199,14 @@ impl Asked {
         }
     }
 
-    pub(super) fn next(&mut self) -> impl Future<Output = ()> {
-        async {
-            #[cfg(unix)]
-            if let Some(signal) = &mut self.signal
-                && signal.recv().await.is_some()
-            {
-                return;
-            }
-            // Nothing can ask.
-            std::future::pending().await
+    pub(super) async fn next(&mut self) {
+        #[cfg(unix)]
+        if let Some(signal) = &mut self.signal
+            && signal.recv().await.is_some()
+        {
+            return;
         }
+        // Nothing can ask.
+        std::future::pending().await
     }
 }
