@@ -227,3 +227,12 @@ async fn the_demo_has_life_in_it() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
+
+#[tokio::test]
+async fn on_a_test_clock_it_is_ready_whatever_the_time_is_and_names_only_what_it_stands_on() {
+    let server = crate::test_clock::standing("");
+    let ready = json!({"ready": true, "degraded": false, "parts": [{"name": "memory", "ready": true}]});
+    assert_eq!(server.get("/readyz").await.body, ready);
+    crate::test_clock::turned(&server, json!({"by": "366d"})).await;
+    assert_eq!(server.get("/readyz").await.body, ready);
+}

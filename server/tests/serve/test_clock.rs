@@ -84,15 +84,6 @@ async fn an_unpaid_order_is_posted_after_15_minutes_and_not_a_millisecond_before
 }
 
 #[tokio::test]
-async fn it_is_ready_whatever_the_time_is_and_names_only_what_it_stands_on() {
-    let server = standing("");
-    let ready = json!({"ready": true, "degraded": false, "parts": [{"name": "memory", "ready": true}]});
-    assert_eq!(server.get("/readyz").await.body, ready);
-    turned(&server, json!({"by": "366d"})).await;
-    assert_eq!(server.get("/readyz").await.body, ready);
-}
-
-#[tokio::test]
 async fn a_paid_order_is_not_posted() {
     let receiver = Receiver::start(async |_| StatusCode::NO_CONTENT.into_response()).await;
     let server = posting(&receiver);

@@ -12,7 +12,7 @@ use crate::serve::topics::Topics;
 /// What the configuration says of kinds, as it is at this time.
 #[derive(Debug)]
 pub(crate) struct Current {
-    /// Of kinds that wait until somebody claims them.
+    /// Of kinds whose tasks wait to be claimed.
     pub(crate) claims: Claims,
     /// Where the tasks of each kind go that the configuration names, for people.
     pub(crate) delivered: BTreeMap<Kind, String>,
