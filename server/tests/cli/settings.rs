@@ -87,8 +87,8 @@ fn a_mistake_beside_the_rest_names_what_gave_it() {
         "{open}"
     );
     let token = format!("a={SHA256}");
-    let twice = said(&["--token", &token, "--token", &token]);
-    assert!(twice.contains("--token: http.tokens has \"a\" twice"), "{twice}");
+    let twice = said(&["--tokens", &token, "--tokens", &token]);
+    assert!(twice.contains("--tokens: http.tokens has \"a\" twice"), "{twice}");
     let kinds = said(&["--set", "kinds={\"\" = { deliver = \"pull\" }}"]);
     assert!(
         kinds.contains("--set kinds: ") && kinds.contains("1 to 100 bytes"),
@@ -105,7 +105,7 @@ fn each_shape_of_a_value_can_be_said() {
             "sqlite:tasks.db",
             "--listen",
             "0.0.0.0:80",
-            "--token",
+            "--tokens",
             &format!("a={SHA256}"),
             "--set",
             "worker.stop_timeout=5s",

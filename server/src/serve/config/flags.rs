@@ -26,9 +26,9 @@ pub(crate) struct Flags {
     /// Topics that its answers may go to
     #[arg(long, value_name = "TOPICS")]
     replies: Vec<String>,
-    /// A token that may do all, by its SHA-256 (printf %s "$TOKEN" | sha256sum)
+    /// Tokens that may do all, each by its SHA-256 (printf %s "$TOKEN" | sha256sum)
     #[arg(long, value_name = "NAME=SHA256")]
-    token: Vec<String>,
+    tokens: Vec<String>,
     /// Any setting of the file, such as http.body_limit=1000000; others see it where they see processes, so no secrets
     #[arg(long, value_name = "SETTING=VALUE")]
     set: Vec<String>,
@@ -44,7 +44,7 @@ impl Flags {
             ("--redis", "redis.url", self.redis),
             ("--targets", "gateway.targets", lists(self.targets)),
             ("--replies", "gateway.replies", lists(self.replies)),
-            ("--token", "http.tokens", lists(self.token)),
+            ("--tokens", "http.tokens", lists(self.tokens)),
         ];
         let mut all: Vec<Given> = Vec::new();
         for (flag, name, value) in flags {
