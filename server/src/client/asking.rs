@@ -48,7 +48,8 @@ impl Server {
         let mut path = path_of(target);
         path.push(verb.to_owned());
         match self.post::<Came>(self.path(&path)?, body).await? {
-            Answered::Found(came) | Answered::Refused(came) => Ok(came.without_payload()),
+            Answered::Found(came) => Ok(came.without_payload()),
+            Answered::Refused(came) => Ok(came.without_payload()),
             Answered::Absent => Err(Refusal::NoTask.into()),
         }
     }

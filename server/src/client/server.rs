@@ -43,7 +43,7 @@ pub(super) enum Answered<T> {
     /// It is so.
     Found(T),
     /// A verb was not done, and why.
-    Refused(Came),
+    Refused(Box<Came>),
     /// There is no such thing.
     Absent,
 }
@@ -176,7 +176,7 @@ impl Server {
                 Some(answer),
             ) => {
                 let task = problem.task;
-                Ok(Answered::Refused(Came { answer, task }))
+                Ok(Answered::Refused(Box::new(Came { answer, task })))
             }
             (StatusCode::NOT_FOUND, None) if detail != "there is nothing at this path" => {
                 Ok(Answered::Absent)
