@@ -1,7 +1,7 @@
-//! Whether a database is spoken to in plaintext though nobody has asked for that.
+//! Warns when a database is spoken to in plaintext though the URL does not ask for that.
 //!
-//! By default the drivers prefer TLS, and go on without it where the server, or this build, has none. Whoever did not
-//! choose that is told.
+//! By default the drivers prefer TLS, and go on without it where the server, or this build, has none. An operator
+//! who did not choose that gets a warning.
 
 use std::io::{self, Write as _};
 
@@ -61,10 +61,10 @@ fn warn(strict: &str, open: &str) {
         true => "the server offers no TLS",
         false => "this build has no TLS, which the feature sql-tls brings",
     };
-    // If standard error is closed, nobody wants to know.
+    // If standard error is closed, there is no reader.
     let _ = writeln!(
         io::stderr(),
-        "delayline: warning: the database is spoken to in plaintext, as {why}: whoever is on the way can read and change \
+        "delayline: warning: the database is spoken to in plaintext, as {why}: anyone on the way can read and change \
          all of it; add {strict} to the URL to insist on TLS, or {open} if this is meant"
     );
 }

@@ -36,7 +36,7 @@ impl Scheduler {
                 Err(answer) => return Ok(answer),
             };
             match only(self.change_batch(vec![change]).await?)?? {
-                // Somebody else moved it in between: look again, by the caller's own expectation.
+                // Another caller moved it in between: read again, by the caller's own expectation.
                 Answer::Conflict(_) => {}
                 answer => return Ok(answer),
             }

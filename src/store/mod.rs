@@ -197,8 +197,8 @@ pub trait Store: Debug + Send + Sync {
         Ok(())
     }
 
-    /// Waits until another process has said that rows were scheduled which are due soon. Never ends where nobody
-    /// says so.
+    /// Waits until another process has said that rows were scheduled which are due soon. Never ends where no
+    /// process says so.
     ///
     /// What was said while no call waited ends the next one at once; a call that is dropped loses nothing.
     async fn notified(&self) {

@@ -337,7 +337,7 @@ mod tests {
         // The machine slept, and the store did not.
         assert_eq!(warnings(0, SECOND * 7, Duration::ZERO).await, 0);
         assert_eq!(warnings(-7_000, SECOND * 7, Duration::ZERO).await, 1);
-        // When in its call the store has read its clock nobody knows.
+        // When in its call the store has read its clock is not known.
         assert_eq!(warnings(-7_000, Duration::ZERO, SECOND * 8).await, 0);
     }
 

@@ -91,8 +91,8 @@ struct Queue<T, L> {
 }
 
 impl<T, L: Fn(&T) -> Load> Queue<T, L> {
-    /// Waits until there is something; gives all that there is, as far as it goes into one call. None: nobody can send
-    /// more. Nothing is taken before the last await.
+    /// Waits until there is something; gives all that there is, as far as it goes into one call. None: there are no
+    /// senders left. Nothing is taken before the last await.
     async fn next(&mut self) -> Option<Vec<T>> {
         let mut batch = Vec::new();
         let (mut items, mut bytes) = (0, 0);

@@ -24,7 +24,7 @@ impl Explanation {
         {
             let until = match paused.until {
                 Some(until) => format!("until {until}"),
-                None => "until somebody resumes it".to_owned(),
+                None => "until it is resumed".to_owned(),
             };
             words.push(format!(
                 "Its kind is paused since {}, {until}{}: no worker starts it before.",
@@ -67,16 +67,14 @@ impl Explanation {
                 format!(
                     "Claimed at {} by {}, as attempt {}{lease}.",
                     task.updated_at,
-                    task.owner
-                        .as_deref()
-                        .map_or("nobody who is known".into(), one_line),
+                    task.owner.as_deref().map_or("an unknown worker".into(), one_line),
                     task.attempt
                 )
             }
             State::Done => format!("Done at {ended}."),
             State::Dead => {
                 let stays = match task.wake_at {
-                    None => "stays until somebody redrives or dismisses it".to_owned(),
+                    None => "stays until it is redriven or dismissed".to_owned(),
                     Some(removed) => {
                         format!("is removed after {removed}, unless it is redriven or dismissed before")
                     }
@@ -130,7 +128,7 @@ impl Explanation {
     /// What comes after it.
     fn next(&self) -> Option<String> {
         let Some(plan) = &self.plan else {
-            return Some("What comes then, whoever receives it decides.".to_owned());
+            return Some("The process that receives it decides what comes then.".to_owned());
         };
         let mut parts: Vec<String> = plan
             .iter()
@@ -181,7 +179,7 @@ fn because(reason: Option<&str>) -> String {
     }
 }
 
-/// A text of somebody's, without what a terminal would take for a command.
+/// A text from a caller on one line, without control characters, which a terminal would obey.
 fn one_line(text: &str) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     text.trim_end_matches('.').chars().map(plain).collect()

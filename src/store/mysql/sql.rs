@@ -213,7 +213,8 @@ statements! {
             OR (t.state = 0 AND t.due_at <= ", now!(), "))"
     );
 
-    /// Which of these rows are in one of some states, given as a text, their `wake_at` passed, and not locked by anybody else; and locks them.
+    /// Locks those of these rows that are in one of some states, given as a text, whose `wake_at` has passed, and that no
+    /// other transaction has locked.
     past_unlocked = concat!(
         "SELECT t.id FROM ", of_locked_ids!(),
         "WHERE FIND_IN_SET(t.state, ?) > 0 AND t.wake_at <= ", now!(), " FOR UPDATE SKIP LOCKED"

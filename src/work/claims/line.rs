@@ -121,7 +121,7 @@ impl Lines {
         Some(Arc::clone(&line.came))
     }
 
-    /// When the first wait ends; none if nobody waits any more, and the line is gone with that.
+    /// When the first wait ends; none if there are no waiters left, and the line is gone with that.
     fn first_end(&self, kinds: &BTreeSet<Kind>) -> Option<Instant> {
         let mut lines = self.lines();
         let waiters = &mut lines.get_mut(kinds)?.waiters;

@@ -35,6 +35,7 @@ pub(super) enum Phase {
         until: Option<Instant>,
     },
     Settling {
+        /// When it began; or, later, when the store could not renew the claim either.
         since: Moment,
         /// Whether its handler had been started.
         ran: bool,
@@ -45,6 +46,13 @@ impl Held {
     pub(super) fn settle(&mut self, since: Moment) {
         let ran = matches!(self.phase, Phase::Running { .. });
         self.phase = Phase::Settling { since, ran };
+    }
+
+    /// The store is away, so it is not the end of this claim that cannot be settled: the patience with that begins anew.
+    pub(super) fn wait_for_store(&mut self, now: Moment) {
+        if let Phase::Settling { since, .. } = &mut self.phase {
+            *since = now;
+        }
     }
 
     /// By which the store knows the claim.

@@ -201,18 +201,22 @@ impl Lane {
         renewals.collect()
     }
 
-    /// Whether there is a claim that may not hold any more.
-    pub(crate) fn is_unsure(&self, now: &Now) -> bool {
-        let state = self.state();
-        let mut claims = state.claims.values();
-        claims.any(|held| !matches!(held.phase, Phase::Settling { .. }) && !held.lease.holds(now))
+    /// Whether there is a claim to be renewed that may not hold any more.
+    pub(crate) fn is_unsure(&self, now: &Now, patience: Duration) -> bool {
+        let unsure = |held: &Held| !held.lease.holds(now) && held.renewal(&now.moment, patience).is_some();
+        self.state().claims.values().any(unsure)
+    }
+
+    /// The store could not renew a claim.
+    pub(crate) fn not_renewed(&self, renewal: &Renewal, now: Moment) {
+        if let Some(held) = self.state().claimed(renewal) {
+            held.wait_for_store(now);
+        }
     }
 
     /// The claim holds by this lease from now on.
     pub(crate) fn renewed(&self, renewal: &Renewal, lease: Lease) {
-        let mut state = self.state();
-        let held = state.claims.get_mut(&renewal.id);
-        if let Some(held) = held.filter(|held| held.version() == renewal.version) {
+        if let Some(held) = self.state().claimed(renewal) {
             held.lease.renew(lease);
             held.noted |= renewal.started;
         }
@@ -367,6 +371,12 @@ impl LaneState {
         self.claims
             .get_mut(&attempt.task.id)
             .filter(|held| Arc::ptr_eq(&held.attempt, attempt))
+    }
+
+    /// The claim that is renewed, unless it is another by now.
+    fn claimed(&mut self, renewal: &Renewal) -> Option<&mut Held> {
+        let held = self.claims.get_mut(&renewal.id)?;
+        (held.version() == renewal.version).then_some(held)
     }
 
     /// The claim of an attempt, if its check is still to say whether it is to run.

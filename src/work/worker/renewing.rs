@@ -62,6 +62,9 @@ async fn renew_batch(engine: &Engine, batch: &[(Arc<Lane>, Renewal)]) -> Result<
     let now = engine.now();
     let renewals: Vec<_> = batch.iter().map(|(_, renewal)| *renewal).collect();
     let renewed = extend(engine, &renewals).await.inspect_err(|error| {
+        for (lane, renewal) in batch {
+            lane.not_renewed(renewal, now.moment);
+        }
         warn!(
             %error, claims = batch.len(),
             "leases could not be renewed; what is claimed and waits does not start until they are, and after a \

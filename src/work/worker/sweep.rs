@@ -84,7 +84,11 @@ const PURGE_EVERY: u32 = 60;
 async fn sweep_once(engine: &Arc<Engine>) -> Result<Duration, Error> {
     let kernel = &engine.kernel;
     let now = engine.now();
-    if engine.lanes.values().any(|lane| lane.is_unsure(&now)) {
+    if engine
+        .lanes
+        .values()
+        .any(|lane| lane.is_unsure(&now, engine.lease))
+    {
         // Claims of its own that it may still have are kept, rather than ended and taken again.
         renewing::renew(engine).await;
     }

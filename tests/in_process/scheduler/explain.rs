@@ -138,7 +138,7 @@ async fn a_wake_up_of_another_process_goes_on_by_its_ways() {
     assert_eq!(explained.plan, None);
     assert_eq!(
         explained.words[2],
-        "What comes then, whoever receives it decides."
+        "The process that receives it decides what comes then."
     );
     // And what it changes without noting it leaves the wake-up before it on its way, which counts no more.
     assert!(other.reschedule(id, secs(60)).await.unwrap().is_done());
@@ -228,9 +228,8 @@ async fn attempts_are_told_with_their_errors_and_who_made_them() {
         .collect();
     assert_eq!(ends, [(1, "worker:w1", "no luck"), (2, "worker:w1", "no luck")]);
     let dead = explained.task.finished_at.unwrap();
-    let words = format!(
-        "Dead since {dead}, after attempt 2: no luck. It stays until somebody redrives or dismisses it."
-    );
+    let words =
+        format!("Dead since {dead}, after attempt 2: no luck. It stays until it is redriven or dismissed.");
     assert_eq!(explained.words, [words]);
     running.stop().await.unwrap();
 }
@@ -273,7 +272,7 @@ async fn a_pause_of_its_kind_is_told() {
     let explained = explained(&world, id).await;
     assert!(explained.paused.is_some());
     let words = format!(
-        "Its kind is paused since {}, until somebody resumes it (the shop is being moved): no worker starts it before.",
+        "Its kind is paused since {}, until it is resumed (the shop is being moved): no worker starts it before.",
         at(0)
     );
     assert!(explained.words.contains(&words), "{explained:?}");

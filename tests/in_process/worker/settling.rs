@@ -56,6 +56,29 @@ async fn what_cannot_be_settled_for_a_lease_is_run_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_ended_while_the_store_was_away_for_longer_than_a_lease_is_not_run_again() {
+    let world = World::new();
+    let ended = Ended::default();
+    let worker = worker_that(&world, Policy::new(), working(&world, &ended));
+    let _worker = Running::start(worker.lease(secs(3)));
+    world.pass(ms(1)).await;
+    let row = schedule(&world, 1).await;
+    world.pass(secs(1)).await;
+    for op in [Op::Settle, Op::Renew, Op::Sweep] {
+        world.store.fail(op, 1_000);
+    }
+    world.pass(secs(30)).await;
+    assert_eq!((world.runs.count(), ended.times().len()), (1, 1));
+    assert_eq!(world.row(row.id).await.state, State::Running);
+    // The sweep is repeated more often than the end is.
+    world.store.mend();
+    world.settle().await;
+    assert_eq!(world.runs.count(), 1);
+    let row = world.row(row.id).await;
+    assert_eq!((row.state, row.version), (State::Done, 3));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_end_whose_answer_was_lost_is_not_a_lost_claim_and_counts_once() {
     for find_fails in [0, 3] {
         let world = World::new();

@@ -12,7 +12,7 @@ use crate::serve::webhook::Secrets;
 /// Where the tasks of a kind go when they are due.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Delivery {
-    /// They wait until somebody claims them over HTTP.
+    /// They wait until a worker claims them over HTTP.
     Pull,
     /// They are published to a topic of RocketMQ.
     Topic(Topic),

@@ -242,7 +242,7 @@ fn unknown() -> Problem {
     )
 }
 
-/// Refuses what a page of somebody else's has a browser on this machine ask, where no token keeps it out: it says where it
+/// Refuses requests that a foreign page has a browser on this machine make, where no token keeps it out: it says where it
 /// comes from, or, if its own name has come to mean this machine, whom it means.
 pub(super) fn local(headers: &HeaderMap) -> Result<(), Problem> {
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());

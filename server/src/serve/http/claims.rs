@@ -140,8 +140,8 @@ pub(super) struct Extend {
 
 /// Claims tasks that are due, or waits for one.
 ///
-/// A claim that nobody ends or extends within its lease is lost, and its task is given to somebody else. Whoever goes away
-/// while it waits has claimed nothing.
+/// A claim that is neither ended nor extended within its lease is lost, and its task is given to another worker. A client
+/// that goes away while it waits has claimed nothing.
 #[utoipa::path(
     post,
     path = "/v1/claims",
@@ -347,7 +347,7 @@ fn held(held: bool) -> Result<Response, Problem> {
     }
     Err(Problem::answered(
         StatusCode::CONFLICT,
-        "the claim does not hold any more: its lease has ended and somebody has taken the task, or it has been ended before",
+        "the claim does not hold any more: its lease has ended and another worker has taken the task, or it has been ended before",
         serde_json::json!({"answer": LOST}),
     ))
 }

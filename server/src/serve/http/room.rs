@@ -68,7 +68,7 @@ impl Room {
         }
     }
 
-    /// Waits until there is room for so many bytes, for whoever has no client that waits.
+    /// Waits until there is room for so many bytes, where no client waits.
     pub(super) async fn wait(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         self.all.wait(bytes).await
     }

@@ -57,7 +57,7 @@ pub(crate) async fn serve(
         }
     };
     tokio::select! {
-        // Also when nobody can say so any more.
+        // Also when the sender is gone.
         _ = stopping.wait_for(|stop| *stop) => {}
         () = accepting => {}
     }

@@ -68,7 +68,7 @@ pub(super) struct Frame {
     /// Where all pages begin: empty, or without a slash at its end.
     pub(super) base: String,
     pub(super) tab: Tab,
-    /// None before somebody has signed in.
+    /// None before the visitor has signed in.
     pub(super) visitor: Option<Visitor>,
     /// What is searched for.
     pub(super) q: String,

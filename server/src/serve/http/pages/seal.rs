@@ -1,4 +1,4 @@
-//! What a browser keeps and nobody else can read or make.
+//! Sessions, which a browser keeps and only servers can read or make.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ const NONCE: usize = 12;
 
 /// Seals sessions, and knows the forms of its own pages again.
 ///
-/// A session is the token that somebody signed in with, sealed with the time of its end. So servers with the same tokens
+/// A session is the token that its visitor signed in with, sealed with the time of its end. So servers with the same tokens
 /// know each other's sessions and keep none; a token that is taken out of the configuration ends its sessions at once; the
 /// digests in a configuration, from which the key is made, are not enough to make a session; and who finds a session has no
 /// token.

@@ -18,7 +18,7 @@ use super::frame::{Frame, Tab, go_to, page};
 use super::visitor::{SESSION, Visitor, is_by_tls};
 use crate::time::now;
 
-/// For how long somebody is signed in.
+/// How long a session lasts.
 const LASTS: Duration = Duration::from_secs(12 * 3_600);
 
 #[derive(Debug, Template)]
@@ -104,10 +104,10 @@ pub(super) async fn enter(
         };
     };
     let session = app.pages.seal().close(token, now().after(LASTS)).ok_or_else(|| {
-        tracing::error!("the system has no random numbers, so nobody can sign in");
+        tracing::error!("the system has no random numbers, so no visitor can sign in");
         Problem::new(
             StatusCode::INTERNAL_SERVER_ERROR,
-            "nobody can sign in at this time",
+            "signing in is not possible at this time",
         )
     })?;
     tracing::info!(name = holder.name, %from, "signed in to the pages");
@@ -121,7 +121,7 @@ pub(super) async fn leave(State(app): State<Shared>, headers: HeaderMap) -> Resp
     with_cookie(go_to(&format!("{}/sign-in", app.base_path)), &cookie)
 }
 
-/// No script sees it, and no page of somebody else's has it sent.
+/// No script sees it, and no foreign page has it sent.
 fn cookie(app: &Shared, headers: &HeaderMap, session: &str, lasts: Duration) -> String {
     let path = match app.base_path.as_str() {
         "" => "/",

@@ -178,7 +178,7 @@ pub(super) fn said(code: &str) -> Option<Said> {
         ("dismiss", "conflict") => (false, "Nothing was changed: it is not dead."),
         (_, "conflict") => (
             false,
-            "Nothing was changed: somebody else has changed it meanwhile.",
+            "Nothing was changed: another caller has changed it meanwhile.",
         ),
         (_, "not_found") => (false, "Nothing was changed: there is no such task any more."),
         _ => return None,
