@@ -73,28 +73,27 @@ impl Running {
     /// Reads the configuration again and goes by it, if all of it can be used; else by the one before, as a whole. Until it is
     /// about to be used this may be dropped.
     pub(super) async fn reload(&mut self) {
-        let outcome = match self.next().await {
+        match self.next().await {
             Ok(None) => {
+                count(UNCHANGED);
                 tracing::info!("the configuration was read again, and nothing has changed");
-                UNCHANGED
             }
             Ok(Some((next, changes))) => {
                 self.apply(next, &changes);
+                count(APPLIED);
                 tracing::info!(
                     changed = changes.live.join(", "),
                     "the configuration was read again, and holds from now on; what is under way ends as it began"
                 );
-                APPLIED
             }
             Err(refused) => {
+                count(REFUSED);
                 tracing::error!(
                     %refused,
                     "the configuration was read again and is not used, nor any part of it; the server goes on by the one before"
                 );
-                REFUSED
             }
-        };
-        metrics::counter!(RELOADS, "outcome" => outcome).increment(1);
+        }
     }
 
     async fn next(&self) -> Result<Option<(Next, Changes)>, Refused> {
@@ -149,6 +148,11 @@ impl Running {
         self.workers.replace(worker);
         self.config = config;
     }
+}
+
+/// Counts a reading, before it is logged: what the log says is in the figures.
+fn count(outcome: &'static str) {
+    metrics::counter!(RELOADS, "outcome" => outcome).increment(1);
 }
 
 /// Tells how often the configuration was read again, from none on.

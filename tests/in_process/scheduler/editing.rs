@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use delayline::store::{Expect, History};
 use delayline::{Answer, Edit, Error, NewTask, Scheduler, Shift, Task};
 
+use super::moving::done;
 use crate::support::{KIND, Op, Setup, World, at, ms, secs};
 
 async fn scheduled(world: &World) -> Task {
@@ -13,13 +14,6 @@ async fn scheduled(world: &World) -> Task {
         .header("traceparent", "00-1")
         .after(secs(10));
     world.scheduler.schedule(task).await.unwrap().task().clone()
-}
-
-fn done(answer: Answer) -> Task {
-    match answer {
-        Answer::Done(task) => task,
-        other => panic!("not done: {other:?}"),
-    }
 }
 
 #[tokio::test(start_paused = true)]

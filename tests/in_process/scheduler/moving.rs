@@ -11,7 +11,7 @@ async fn scheduled(world: &World) -> Task {
     world.scheduler.schedule(task).await.unwrap().task().clone()
 }
 
-fn done(answer: Answer) -> Task {
+pub(super) fn done(answer: Answer) -> Task {
     match answer {
         Answer::Done(task) => task,
         other => panic!("not done: {other:?}"),
