@@ -16,22 +16,17 @@ mod silence;
 mod table;
 mod transactions;
 
-use std::collections::BTreeMap;
-use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::mysql::MySqlConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor, MySqlConnection};
 
 use super::MySqlStore;
-use crate::backend::Wake;
+use crate::Task;
 use crate::store::database::Database;
 use crate::store::sql::tests::each::Each;
-use crate::store::{Change, Claim, Ending, Expect, NewRow, Renewal, Step, Store, Target, Verb, When};
-use crate::{Kind, Task, TaskId};
-
-const LEASE: Duration = Duration::from_secs(30);
+use crate::store::sql::tests::rows::{LEASE, change, claim, due_rows, held, id, in_time, new_row, wakes};
+use crate::store::{Ending, NewRow, Step, Store};
 
 /// A database of a test's own, and the store in it.
 struct Fixture {
@@ -97,28 +92,9 @@ async fn run(connection: &mut MySqlConnection, sql: &str) {
     connection.execute(AssertSqlSafe(sql.to_owned())).await.unwrap();
 }
 
-fn id(number: usize) -> TaskId {
-    TaskId::from_bytes((number as u128).to_be_bytes())
-}
-
 /// The row of a number, as a condition.
 fn is(number: usize) -> String {
     format!("id = UNHEX('{number:032x}')")
-}
-
-fn new_row(number: usize, due: Duration) -> NewRow {
-    NewRow {
-        id: id(number),
-        kind: "k".into(),
-        key: None,
-        payload: vec![0, 1, 255],
-        headers: BTreeMap::new(),
-        due: When::After(due),
-        look_in: due,
-        max_attempts: None,
-        replace: false,
-        note: Default::default(),
-    }
 }
 
 fn named(number: usize, key: &str) -> NewRow {
@@ -128,55 +104,6 @@ fn named(number: usize, key: &str) -> NewRow {
     }
 }
 
-fn due_rows(numbers: impl IntoIterator<Item = usize>) -> Vec<NewRow> {
-    let row = |number| new_row(number, Duration::ZERO);
-    numbers.into_iter().map(row).collect()
-}
-
-fn wakes(numbers: impl IntoIterator<Item = usize>) -> Vec<Wake> {
-    let wake = |number| Wake {
-        id: id(number),
-        kind: "k".into(),
-        version: 1,
-    };
-    numbers.into_iter().map(wake).collect()
-}
-
-fn claim(room: usize) -> Claim {
-    Claim {
-        owner: Arc::from("me"),
-        lease: LEASE,
-        room: [(Kind::from("k"), room)].into(),
-        bytes: usize::MAX,
-        history: Default::default(),
-    }
-}
-
-fn change(target: impl Into<Target>, verb: Verb) -> Change {
-    Change {
-        target: target.into(),
-        verb,
-        expect: Expect::Anything,
-        note: Default::default(),
-    }
-}
-
-/// A claim to renew, not started.
-fn held(id: TaskId, version: u64) -> Renewal {
-    Renewal {
-        id,
-        version,
-        started: false,
-    }
-}
-
 fn settlement(number: usize, version: u64, ending: Ending) -> Step {
     Step::end(id(number), version, ending)
-}
-
-/// For as long as a broken test may hang.
-async fn in_time<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), future)
-        .await
-        .unwrap()
 }

@@ -17,21 +17,18 @@ mod silence;
 mod table;
 mod transactions;
 
-use std::collections::BTreeMap;
-use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::{PostgresBuilder, PostgresStore};
-use crate::backend::Wake;
 use crate::store::database::Database;
-use crate::store::{Change, Claim, Ending, Expect, NewRow, Renewal, Step, Store, Sweep, Target, Verb, When};
-use crate::{Kind, Task, TaskId};
-
-const LEASE: Duration = Duration::from_secs(30);
+use crate::store::sql::tests::rows::{
+    LEASE, change, claim, done, due_rows, held, id, in_time, new_row, wakes,
+};
+use crate::store::{Store, Sweep};
+use crate::{Task, TaskId};
 
 /// A database of its own, and a store in it.
 struct Fixture {
@@ -103,82 +100,10 @@ async fn lock(connection: &mut PgConnection, numbers: &[usize]) {
         .unwrap();
 }
 
-fn id(number: usize) -> TaskId {
-    TaskId::from_bytes((number as u128).to_be_bytes())
-}
-
-fn new_row(number: usize, due: Duration) -> NewRow {
-    NewRow {
-        id: id(number),
-        kind: "k".into(),
-        key: None,
-        payload: vec![0, 1, 255],
-        headers: BTreeMap::new(),
-        due: When::After(due),
-        look_in: due,
-        max_attempts: None,
-        replace: false,
-        note: Default::default(),
-    }
-}
-
-fn due_rows(numbers: impl IntoIterator<Item = usize>) -> Vec<NewRow> {
-    let row = |number| new_row(number, Duration::ZERO);
-    numbers.into_iter().map(row).collect()
-}
-
-fn wakes(numbers: impl IntoIterator<Item = usize>) -> Vec<Wake> {
-    let wake = |number| Wake {
-        id: id(number),
-        kind: "k".into(),
-        version: 1,
-    };
-    numbers.into_iter().map(wake).collect()
-}
-
-fn claim(room: usize) -> Claim {
-    Claim {
-        owner: Arc::from("me"),
-        lease: LEASE,
-        room: [(Kind::from("k"), room)].into(),
-        bytes: usize::MAX,
-        history: Default::default(),
-    }
-}
-
 fn sweep() -> Sweep {
     Sweep {
         limit: 100,
         retake: LEASE,
         ahead: None,
     }
-}
-
-fn change(target: impl Into<Target>, verb: Verb) -> Change {
-    Change {
-        target: target.into(),
-        verb,
-        expect: Expect::Anything,
-        note: Default::default(),
-    }
-}
-
-/// A claim to renew, not started.
-fn held(id: TaskId, version: u64) -> Renewal {
-    Renewal {
-        id,
-        version,
-        started: false,
-    }
-}
-
-fn done(number: usize, version: u64) -> Step {
-    Step::end(id(number), version, Ending::Done)
-}
-
-/// For as long as a broken test may hang.
-async fn in_time<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), future)
-        .await
-        .unwrap()
 }

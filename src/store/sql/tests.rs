@@ -9,4 +9,4 @@ pub(in crate::store) mod forms;
 pub(in crate::store) mod lived;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(in crate::store) mod locked;
-mod rows;
+pub(in crate::store) mod rows;

@@ -11,10 +11,7 @@ mod rows;
 #[cfg(feature = "testing")]
 mod table;
 
-use std::collections::BTreeMap;
-use std::future::Future;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnectOptions;
@@ -22,11 +19,9 @@ use sqlx::{ConnectOptions, SqliteConnection};
 use tempfile::TempDir;
 
 use super::SqliteStore;
-use crate::backend::Wake;
-use crate::store::{Change, Claim, Expect, NewRow, Store, Target, Verb, When};
-use crate::{Answer, Error, Kind, Scheduled, Task, TaskId};
-
-const LEASE: Duration = Duration::from_secs(30);
+use crate::store::sql::tests::rows::{LEASE, change, claim, due_rows, id, in_time, new_row, wakes};
+use crate::store::{Change, NewRow, Store};
+use crate::{Answer, Error, Scheduled, Task, TaskId};
 
 /// A file of its own, and the store in it.
 struct Fixture {
@@ -78,63 +73,4 @@ fn each<T>(answers: Vec<Result<T, Error>>) -> Vec<T> {
 
 async fn run(connection: &mut SqliteConnection, sql: &'static str) {
     sqlx::raw_sql(sql).execute(connection).await.unwrap();
-}
-
-fn id(number: usize) -> TaskId {
-    TaskId::from_bytes((number as u128).to_be_bytes())
-}
-
-fn new_row(number: usize, due: Duration) -> NewRow {
-    NewRow {
-        id: id(number),
-        kind: "k".into(),
-        key: None,
-        payload: vec![0, 1, 255],
-        headers: BTreeMap::new(),
-        due: When::After(due),
-        look_in: due,
-        max_attempts: None,
-        replace: false,
-        note: Default::default(),
-    }
-}
-
-fn due_rows(numbers: impl IntoIterator<Item = usize>) -> Vec<NewRow> {
-    let row = |number| new_row(number, Duration::ZERO);
-    numbers.into_iter().map(row).collect()
-}
-
-fn wakes(numbers: impl IntoIterator<Item = usize>) -> Vec<Wake> {
-    let wake = |number| Wake {
-        id: id(number),
-        kind: "k".into(),
-        version: 1,
-    };
-    numbers.into_iter().map(wake).collect()
-}
-
-fn claim(room: usize) -> Claim {
-    Claim {
-        owner: Arc::from("me"),
-        lease: LEASE,
-        room: [(Kind::from("k"), room)].into(),
-        bytes: usize::MAX,
-        history: Default::default(),
-    }
-}
-
-fn change(target: impl Into<Target>, verb: Verb) -> Change {
-    Change {
-        target: target.into(),
-        verb,
-        expect: Expect::Anything,
-        note: Default::default(),
-    }
-}
-
-/// For as long as a broken test may hang.
-async fn in_time<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), future)
-        .await
-        .unwrap()
 }

@@ -91,7 +91,7 @@ async fn a_call_that_takes_long_does_not_hold_up_the_others() {
     world.hold(false);
     each_has_its_own(callers, 0..40).await;
     let calls = world.calls();
-    // Whoever came when there were 16 went together.
+    // Callers that came when there were 16 went together.
     assert_eq!((calls.len(), calls.iter().sum::<usize>()), (15, 40));
 
     // What was slow does not count when it is over: two at once, as before.

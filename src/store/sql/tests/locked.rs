@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use tokio::task::JoinSet;
 
 use super::each::Each;
-use super::rows::{LEASE, cancel, claim, id, named, new_row};
-use crate::store::{Ending, Guarded, NewRow, Renewal, Step, Store};
-use crate::{NewTask, Scheduled, Scheduler, TaskId};
+use super::rows::{LEASE, cancel, claim, done, held, id, in_time, named, new_row};
+use crate::store::{Guarded, NewRow, Step, Store};
+use crate::{NewTask, Scheduled, Scheduler};
 
 /// A database of a test's own, in which other transactions lock rows.
 #[async_trait]
@@ -59,25 +59,6 @@ pub(in crate::store) use locked_rows;
 
 fn rows(numbers: std::ops::RangeInclusive<usize>) -> Vec<NewRow> {
     numbers.map(|number| new_row(number, LEASE)).collect()
-}
-
-fn held(id: TaskId, version: u64) -> Renewal {
-    Renewal {
-        id,
-        version,
-        started: false,
-    }
-}
-
-fn done(number: usize, version: u64) -> Step {
-    Step::end(id(number), version, Ending::Done)
-}
-
-/// For as long as a broken test may hang.
-async fn in_time<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), future)
-        .await
-        .unwrap()
 }
 
 pub(in crate::store) async fn a_locked_row_has_an_error_of_its_own_and_the_others_are_changed<D: Locking>() {
