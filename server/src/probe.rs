@@ -1,8 +1,10 @@
 //! `delayline probe`: reports what brokers are, and how late their levels are.
 
 mod choice;
+mod flights;
 mod lateness;
 mod picture;
+mod progress;
 mod report;
 mod run;
 mod text;
@@ -17,8 +19,8 @@ use delayline::backend::{Backend as _, RocketMqBackend};
 use delayline::rocketmq::{RocketMqOptions, Scratch, Survey};
 
 use self::lateness::Probed;
+use self::progress::Progress;
 use self::report::Report;
-use self::run::Progress;
 pub(crate) use self::run::{Order, probe};
 use crate::interrupt::interrupted;
 use crate::{Failure, in_runtime, nameservers, print};
