@@ -109,6 +109,7 @@ impl Stays {
 pub struct Histories {
     /// Of all that nothing else is said of.
     usual: History,
+    /// Those of which it is another.
     kinds: Arc<BTreeMap<Kind, History>>,
 }
 
@@ -127,7 +128,8 @@ impl Histories {
     pub(crate) fn but(&self, kinds: &BTreeMap<Kind, Keep>) -> Self {
         let kinds = kinds
             .iter()
-            .filter_map(|(kind, keep)| Some((kind.clone(), keep.history?)));
+            .filter_map(|(kind, keep)| Some((kind.clone(), keep.history?)))
+            .filter(|(_, history)| *history != self.usual);
         Self {
             usual: self.usual,
             kinds: Arc::new(kinds.collect()),
@@ -146,7 +148,7 @@ impl Histories {
 
     /// Whether it is the same of every kind.
     pub(crate) fn are_alike(&self) -> bool {
-        self.kinds.values().all(|history| *history == self.usual)
+        self.kinds.is_empty()
     }
 }
 
