@@ -12,7 +12,8 @@ use serde_json::{Map, Value, json};
 pub(crate) use self::server::Server;
 use crate::Failure;
 use crate::operations::{
-    Bounds, Edit, ExplainedView, Filter, Forecast, KindView, Operations, PausedView, Refusal, TaskView, name,
+    Bounds, Edit, ExplainedView, Filter, Forecast, KINDS, KindView, Operations, PausedView, Refusal,
+    TaskView, name,
 };
 use crate::reason::Reason;
 use crate::span::Span;
@@ -21,8 +22,6 @@ use crate::span::Span;
 const PAGE: usize = 500;
 /// How many tasks are looked at where not all are.
 const LOOKS: usize = 10_000;
-/// Of how many kinds a list may be that names none, as at a server.
-const KINDS: usize = 100;
 
 /// The tasks of a store, or of a server.
 #[derive(Debug)]

@@ -19,11 +19,11 @@ use std::sync::Arc;
 
 use delayline::history::Explanation;
 use delayline::store::{Action, Expect, Store, Target};
-use delayline::{Answer, Kind, Scheduler, Task};
+use delayline::{Answer, Kind, Scheduler, State, Task};
 
 pub(crate) use self::edit::Edit;
 pub(crate) use self::explained_view::{EntryView, ExplainedView, Standing};
-pub(crate) use self::filter::{Bounds, Filter, Position};
+pub(crate) use self::filter::{Bounds, Filter, KINDS, Position};
 pub(crate) use self::forecast::{Forecast, ForecastSpan, SPANS};
 pub(crate) use self::health::{Health, Part};
 pub(crate) use self::jobs::{Job, JobState, JobView, Jobs};
@@ -177,6 +177,17 @@ impl fmt::Debug for Operations {
         f.debug_struct("Operations")
             .field("actor", &self.actor)
             .finish_non_exhaustive()
+    }
+}
+
+/// How a state is called, as over HTTP.
+pub(crate) fn state_name(state: State) -> &'static str {
+    match state {
+        State::Scheduled => "scheduled",
+        State::Running => "running",
+        State::Done => "done",
+        State::Dead => "dead",
+        State::Cancelled => "cancelled",
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
+use crate::operations::state_name;
 use anstyle::{AnsiColor, Style};
 use delayline::{State, Timestamp};
 
@@ -22,9 +23,9 @@ pub(crate) fn styled(style: Style, text: impl fmt::Display) -> String {
 
 /// The name of a state, in its colour.
 pub(crate) fn state(state: State) -> String {
-    let name = format!("{state:?}").to_lowercase();
+    let name = state_name(state);
     match state {
-        State::Scheduled => name,
+        State::Scheduled => name.to_owned(),
         State::Running => styled(NOW, name),
         State::Done => styled(GOOD, name),
         State::Dead => styled(BAD, name),

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::server::{Answered, Server};
 use super::{Came, PAGE, path_of};
 use crate::Failure;
-use crate::operations::{Filter, Forecast, Refusal, TaskView};
+use crate::operations::{Filter, Forecast, Refusal, TaskView, state_name};
 
 /// How many kinds a page of forecasts has.
 const FORECASTS: usize = 100;
@@ -95,10 +95,9 @@ impl Server {
         let mut cursor = None;
         loop {
             let mut url = self.path(&["tasks"])?;
-            let state = format!("{:?}", filter.state).to_lowercase();
             let some = [
                 ("kind", filter.kinds.first().map(ToString::to_string)),
-                ("state", Some(state)),
+                ("state", Some(state_name(filter.state).to_owned())),
                 ("due_after", filter.due_after.map(|time| time.to_string())),
                 ("due_before", filter.due_before.map(|time| time.to_string())),
                 ("key_prefix", filter.key_prefix.clone()),

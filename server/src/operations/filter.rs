@@ -9,6 +9,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use delayline::{Error, Kind, Scheduler, State, Task, TaskId, Timestamp};
 
+use super::state_name;
+
 use self::walk::Walk;
 
 /// Which tasks.
@@ -78,6 +80,9 @@ impl FromStr for Position {
 /// How many tasks are read at once where many are changed.
 pub(super) const PAGE: usize = 100;
 
+/// Of how many kinds a list may be that names none.
+pub(crate) const KINDS: usize = 100;
+
 /// How much there may be of a page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
@@ -108,7 +113,7 @@ impl fmt::Display for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kinds: Vec<_> = self.kinds.iter().map(Kind::as_str).collect();
         write!(f, "kind {}, ", kinds.join(", "))?;
-        write!(f, "{}", format!("{:?}", self.state).to_lowercase())?;
+        f.write_str(state_name(self.state))?;
         if let Some(time) = self.due_after {
             write!(f, ", due at {time} or later")?;
         }

@@ -7,7 +7,7 @@ use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use super::show::cell;
 use crate::Failure;
 use crate::client::Client;
-use crate::operations::{Filter, TaskView};
+use crate::operations::{Filter, TaskView, state_name};
 use crate::place::Place;
 use crate::table::table;
 use crate::terminal;
@@ -102,7 +102,7 @@ impl Find {
             left.extend(more.then_some(state));
         }
         let left = (!left.is_empty()).then(|| {
-            let names: Vec<_> = left.iter().map(|state| format!("{state:?}").to_lowercase()).collect();
+            let names: Vec<_> = left.into_iter().map(state_name).collect();
             format!(
                 "not all tasks were looked at that are {}: allowed is a higher --limit, or tasks list KIND --key-prefix, \
                  which looks at all of a kind",

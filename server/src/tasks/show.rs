@@ -12,7 +12,7 @@ use super::{Matching, One};
 use crate::Failure;
 use crate::client::Client;
 use crate::near::near;
-use crate::operations::{EntryView, Standing, TaskView};
+use crate::operations::{EntryView, Standing, TaskView, state_name};
 use crate::place::Place;
 use crate::table::{one_line, table};
 use crate::terminal;
@@ -163,8 +163,8 @@ pub(super) struct List {
 
 /// The names of states, which shells complete.
 fn states() -> impl TypedValueParser<Value = State> {
-    let names = ["scheduled", "running", "done", "dead", "cancelled"];
-    PossibleValuesParser::new(names).try_map(|name| serde_json::from_value::<State>(name.into()))
+    PossibleValuesParser::new(State::ALL.map(state_name))
+        .try_map(|name| serde_json::from_value::<State>(name.into()))
 }
 
 impl List {

@@ -15,7 +15,7 @@ use super::Shared;
 use super::access::Caller;
 use super::body::Search;
 use super::problem::{Problem, Refusals};
-use crate::operations::TaskView;
+use crate::operations::{TaskView, state_name};
 use crate::schemas;
 
 /// Of which tasks.
@@ -105,7 +105,7 @@ impl Feed {
 
 /// A task as an event. None, which ends the feed, if it cannot be written, as no task can.
 fn told(task: Task) -> Option<Event> {
-    let (id, state) = (task.id, format!("{:?}", task.state).to_lowercase());
+    let (id, state) = (task.id, state_name(task.state));
     let event = Event::default().event(state).id(format!("{id}.{}", task.version));
     event.json_data(TaskView::without_payload(task)).ok()
 }

@@ -14,7 +14,7 @@ use super::access::Caller;
 use super::answer::tagged;
 use super::body::{self, Search};
 use super::problem::{Problem, Refusals};
-use crate::operations::{Bounds, ExplainedView, Filter, Operations, StateName, TaskView};
+use crate::operations::{Bounds, ExplainedView, Filter, KINDS, Operations, StateName, TaskView};
 use crate::schemas;
 use crate::time::Time;
 
@@ -119,8 +119,6 @@ const MOST: usize = 500;
 const USUAL: usize = 50;
 /// How many tasks are looked at for a page.
 const LOOKS: usize = 10_000;
-/// Of how many kinds a list may be that names none.
-const KINDS: usize = 100;
 /// How many tasks are read at once.
 const PIECE: usize = 16;
 /// After so many bytes of payloads a page ends.

@@ -8,7 +8,7 @@ use delayline::store::{Action, Expect, Target};
 use delayline::{Answer, Scheduled, Shift, TaskId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
+use utoipa::{IntoResponses, ToSchema};
 
 use super::Shared;
 use super::access::Caller;
@@ -112,6 +112,47 @@ async fn done(
     Ok(changed(caller, answer, expect != Expect::Anything))
 }
 
+/// What a verb may be answered with.
+#[derive(IntoResponses)]
+#[allow(
+    dead_code,
+    clippy::large_enum_variant,
+    reason = "only its description is used"
+)]
+enum Outcomes {
+    /// `done`: the task is changed
+    #[response(status = 200, headers(("ETag" = String)))]
+    Done(Answered),
+    /// `not_found`
+    #[response(status = 404, content_type = "application/problem+json")]
+    NotFound(Problem),
+    /// `too_late`, `finished` or `conflict`: nothing was changed
+    #[response(status = 409, content_type = "application/problem+json")]
+    NotChanged(Problem),
+    /// `conflict`: the task is not of the version that If-Match names
+    #[response(status = 412, content_type = "application/problem+json")]
+    OtherVersion(Problem),
+}
+
+/// What a rerun may be answered with.
+#[derive(IntoResponses)]
+#[allow(
+    dead_code,
+    clippy::large_enum_variant,
+    reason = "only its description is used"
+)]
+enum Reruns {
+    /// `new`
+    #[response(status = 201, headers(("ETag" = String)))]
+    New(Answered),
+    /// `not_found`
+    #[response(status = 404, content_type = "application/problem+json")]
+    NotFound(Problem),
+    /// `conflict`: the task has not ended
+    #[response(status = 409, content_type = "application/problem+json")]
+    NotEnded(Problem),
+}
+
 /// A verb on the task of a kind and key, and the same on the task of an id, with a body which says what is done.
 macro_rules! verb {
     ($(#[$doc:meta])* $name:ident, $by_id:ident, $verb:literal, $body:ident, |$given:ident| $deed:expr) => {
@@ -126,13 +167,7 @@ macro_rules! verb {
                 ("If-Match" = inline(Option<schemas::Version>), Header, description = "Of which version it must be")
             ),
             request_body = $body,
-            responses(
-                (status = 200, description = "`done`: the task is changed", body = Answered, headers(("ETag" = String))),
-                (status = 404, description = "`not_found`", body = Problem, content_type = "application/problem+json"),
-                (status = 409, description = "`too_late`, `finished` or `conflict`: nothing was changed", body = Problem, content_type = "application/problem+json"),
-                (status = 412, description = "`conflict`: the task is not of the version that If-Match names", body = Problem, content_type = "application/problem+json"),
-                Refusals
-            )
+            responses(Outcomes, Refusals)
         )]
         pub(super) async fn $name(
             State(app): State<Shared>,
@@ -156,13 +191,7 @@ macro_rules! verb {
                 ("If-Match" = inline(Option<schemas::Version>), Header, description = "Of which version it must be")
             ),
             request_body = $body,
-            responses(
-                (status = 200, description = "`done`: the task is changed", body = Answered, headers(("ETag" = String))),
-                (status = 404, description = "`not_found`", body = Problem, content_type = "application/problem+json"),
-                (status = 409, description = "`too_late`, `finished` or `conflict`: nothing was changed", body = Problem, content_type = "application/problem+json"),
-                (status = 412, description = "`conflict`: the task is not of the version that If-Match names", body = Problem, content_type = "application/problem+json"),
-                Refusals
-            )
+            responses(Outcomes, Refusals)
         )]
         pub(super) async fn $by_id(
             State(app): State<Shared>,
@@ -237,12 +266,7 @@ pub(super) fn signed(by: &str) -> Result<Shift, Problem> {
         ("key" = schemas::Key, Path, description = "The caller's own name for it")
     ),
     request_body = Plain,
-    responses(
-        (status = 201, description = "`new`", body = Answered, headers(("ETag" = String))),
-        (status = 404, description = "`not_found`", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "`conflict`: the task has not ended", body = Problem, content_type = "application/problem+json"),
-        Refusals
-    )
+    responses(Reruns, Refusals)
 )]
 pub(super) async fn rerun(
     State(app): State<Shared>,
@@ -268,12 +292,7 @@ pub(super) async fn rerun(
     tag = "tasks",
     params(("id" = schemas::TaskId, Path, description = "The id of the task")),
     request_body = Plain,
-    responses(
-        (status = 201, description = "`new`", body = Answered, headers(("ETag" = String))),
-        (status = 404, description = "`not_found`", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "`conflict`: the task has not ended", body = Problem, content_type = "application/problem+json"),
-        Refusals
-    )
+    responses(Reruns, Refusals)
 )]
 pub(super) async fn rerun_by_id(
     State(app): State<Shared>,

@@ -19,11 +19,11 @@ use super::frame::{Frame, Tab, go_to, page};
 use super::tasks;
 use super::to::action;
 use super::visitor::Visitor;
-use super::wanted::{Wanted, name};
+use super::wanted::Wanted;
 use super::words::{COUNTED, Count, Moment};
 use super::wrong::Wrong;
 use crate::digits::grouped;
-use crate::operations::{Answers, Bounds, Changed, HELD, Match, Operations, UNDO, state_for};
+use crate::operations::{Answers, Bounds, Changed, HELD, Match, Operations, UNDO, state_for, state_name};
 use crate::serve::config::Right;
 use crate::time::now;
 
@@ -235,7 +235,7 @@ async fn matching(
 
 /// What tasks have in common that match.
 fn conditions(wanted: &Wanted, asked: Timestamp) -> Vec<(&'static str, String)> {
-    let mut of = vec![("State", name(wanted.state()))];
+    let mut of = vec![("State", state_name(wanted.state()).to_owned())];
     of.extend(wanted.kind.clone().map(|kind| ("Kind", kind)));
     of.extend(wanted.q.clone().map(|q| ("Key begins with", q)));
     of.extend(wanted.error.clone().map(|error| ("Last error has", error)));

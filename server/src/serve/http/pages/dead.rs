@@ -13,9 +13,9 @@ use super::super::problem::Problem;
 use super::fields::Fields;
 use super::frame::{Frame, Tab, page};
 use super::visitor::Visitor;
-use super::wanted::{Choice, KINDS, Wanted, choices, cursor, kinds};
+use super::wanted::{Choice, Wanted, choices, cursor, kinds};
 use crate::digits::grouped;
-use crate::operations::Bounds;
+use crate::operations::{Bounds, KINDS};
 use crate::time::now;
 
 /// How many tasks are looked at for a page.

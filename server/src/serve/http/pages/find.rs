@@ -4,8 +4,8 @@ use delayline::store::Target;
 use delayline::{Key, Task, TaskId};
 
 use super::super::problem::Problem;
-use super::wanted::{KINDS, Wanted};
-use crate::operations::{Operations, Refusal};
+use super::wanted::Wanted;
+use crate::operations::{KINDS, Operations, Refusal};
 
 /// What else was meant by what was searched for: an id, or a kind.
 pub(super) async fn elsewhere(operations: &Operations, wanted: &Wanted) -> Result<Option<String>, Problem> {

@@ -15,11 +15,10 @@ use super::fields::Fields;
 use super::frame::{Frame, Tab, go_to, page};
 use super::spark::Sparks;
 use super::visitor::Visitor;
-use super::wanted::name;
 use super::words::{Moment, Said, lasted, said};
 use super::wrong::Wrong;
 use crate::digits::grouped;
-use crate::operations::{KindView, PausedView};
+use crate::operations::{KindView, PausedView, state_name};
 use crate::serve::recent::{OfKind, Recent, Spread, Tally};
 use crate::time::{Time, now};
 
@@ -54,7 +53,7 @@ struct Filled {
 #[derive(Debug)]
 struct KindRow {
     kind: String,
-    states: Vec<String>,
+    states: Vec<&'static str>,
     /// What came of its tasks within the last hour; none, if that is not told apart.
     recent: Option<Recently>,
     /// Where its tasks go, if the configuration says so.
@@ -151,7 +150,7 @@ async fn shown(
     found.truncate(KINDS);
     let (now, current) = (now(), app.current());
     let row = |KindView { kind, states, paused }| KindRow {
-        states: states.into_iter().map(name).collect(),
+        states: states.into_iter().map(state_name).collect(),
         recent: Recently::of(&app.recent, &kind),
         is_wrong: wrong.is_some() && kind == filled.kind,
         delivered: current.delivered.get(&Kind::from(kind.as_str())).cloned(),

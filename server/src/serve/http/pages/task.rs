@@ -19,10 +19,9 @@ use super::timeline::{Happened, timeline};
 use super::to::action;
 use super::undo::undo;
 use super::visitor::Visitor;
-use super::wanted::name;
 use super::words::{Moment, Piece, Said, code, pieces, said};
 use super::wrong::Wrong;
-use crate::operations::{Refusal, undo_until};
+use crate::operations::{Refusal, state_name, undo_until};
 use crate::reserved;
 use crate::serve::config::{Right, TraceUrl};
 use crate::serve::traces::Place;
@@ -40,7 +39,7 @@ struct TaskPage {
     title: String,
     id: String,
     kind: String,
-    state: String,
+    state: &'static str,
     facts: Vec<Fact>,
     headers: Vec<(String, String)>,
     error: Option<String>,
@@ -180,7 +179,7 @@ async fn shown(
             .map_or_else(|| id.to_string(), ToString::to_string),
         id: id.to_string(),
         kind: task.kind.to_string(),
-        state: name(task.state),
+        state: state_name(task.state),
         facts: facts(&task, now, app.trace_url.as_ref()),
         words: words.iter().map(|words| pieces(words, now)).collect(),
         history: timeline(history, now),

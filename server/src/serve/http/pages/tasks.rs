@@ -14,10 +14,10 @@ use super::fields::Fields;
 use super::find::{elsewhere, exact};
 use super::frame::{Frame, Tab, go_to, page};
 use super::visitor::Visitor;
-use super::wanted::{Choice, DUE, KINDS, Wanted, choices, cursor, kinds, name};
+use super::wanted::{Choice, DUE, Wanted, choices, cursor, kinds};
 use super::words::Moment;
 use super::wrong::Wrong;
-use crate::operations::{Bounds, Operations, Position};
+use crate::operations::{Bounds, KINDS, Operations, Position, state_name};
 use crate::time::now;
 
 /// How many tasks a page has, and of each state where a page is of all.
@@ -64,7 +64,7 @@ struct TasksPage {
     may_change: bool,
     is_dead: bool,
     wanted: Wanted,
-    state: Option<String>,
+    state: Option<&'static str>,
     /// What was filled in, if something was wrong with it.
     wrong: Wrong,
     to: String,
@@ -85,7 +85,7 @@ pub(super) struct TaskRow {
     pub(super) id: String,
     pub(super) kind: String,
     pub(super) key: Option<String>,
-    pub(super) state: String,
+    pub(super) state: &'static str,
     pub(super) due: Moment,
     pub(super) attempt: u32,
     pub(super) error: Option<String>,
@@ -101,7 +101,7 @@ impl TaskRow {
             id: task.id.to_string(),
             kind: task.kind.to_string(),
             key: task.key.map(|key| key.to_string()),
-            state: name(task.state),
+            state: state_name(task.state),
             due: Moment::of(task.due_at, now),
             attempt: task.attempt,
             error: task.last_error,
@@ -164,7 +164,7 @@ async fn listed(app: &Shared, visitor: Visitor, fields: &Fields, wrong: Wrong) -
     for row in &mut tasks {
         row.is_chosen = fields.all("task").any(|task| task == row.position);
     }
-    let state = wanted.state.map(name);
+    let state = wanted.state.map(state_name);
     let next = found.next;
     let can_be_changed = matches!(wanted.state(), TaskState::Scheduled | TaskState::Dead);
     let mut frame = Frame::new(app, Tab::Tasks, Some(visitor));
@@ -250,7 +250,7 @@ impl Found {
             let bounds = bounds(&of_state, OF_EACH, TaskState::ALL.len());
             let (tasks, next): (Vec<Task>, _) = operations.list(&filter, None, bounds).await?;
             found.extend(tasks);
-            more.extend(next.map(|_| name(state)));
+            more.extend(next.map(|_| state_name(state)));
         }
         let note = (!more.is_empty()).then(|| {
             let states = more.join(", ");
@@ -281,7 +281,7 @@ fn bounds(wanted: &Wanted, tasks: usize, parts: usize) -> Bounds {
 fn lists(wanted: &Wanted) -> Vec<List> {
     let is_of_all = wanted.is_of_all_states();
     let list = |state: Option<TaskState>| List {
-        text: state.map_or_else(|| "all".to_owned(), name),
+        text: state.map_or("all", state_name).to_owned(),
         search: wanted.of_state(state).search().finish(),
         is_shown: match state {
             None => is_of_all,
@@ -297,7 +297,7 @@ fn lists(wanted: &Wanted) -> Vec<List> {
 fn heading(wanted: &Wanted) -> String {
     let mut text = match wanted.is_of_all_states() {
         true => "tasks of all states".to_owned(),
-        false => format!("{} tasks", name(wanted.state())),
+        false => format!("{} tasks", state_name(wanted.state())),
     };
     if let Some(first) = text.get_mut(..1) {
         first.make_ascii_uppercase();

@@ -7,14 +7,7 @@ use url::form_urlencoded;
 
 use super::super::problem::Problem;
 use super::fields::Fields;
-use crate::operations::{Filter, Operations, Position};
-
-/// Of how many kinds a list may be that names none.
-pub(super) const KINDS: usize = 100;
-
-pub(super) fn name(state: TaskState) -> String {
-    format!("{state:?}").to_lowercase()
-}
+use crate::operations::{Filter, KINDS, Operations, Position, state_name};
 
 /// Within which time tasks are due.
 pub(super) const DUE: [(&str, &str, u64); 5] = [
@@ -48,7 +41,9 @@ impl Wanted {
     pub(super) fn of(fields: &Fields) -> Result<Self, Problem> {
         let text = |name| fields.one(name).map(str::to_owned);
         let state = |wanted: &str| {
-            let state = TaskState::ALL.into_iter().find(|state| name(*state) == wanted);
+            let state = TaskState::ALL
+                .into_iter()
+                .find(|state| state_name(*state) == wanted);
             let allowed = "allowed are scheduled, running, done, dead and cancelled";
             state.ok_or_else(|| Problem::invalid("state", wanted, allowed))
         };
@@ -122,7 +117,7 @@ impl Wanted {
     /// The same as a search.
     pub(super) fn search(&self) -> form_urlencoded::Serializer<'static, String> {
         let mut search = form_urlencoded::Serializer::new(String::new());
-        let state = self.state.map(name);
+        let state = self.state.map(|state| state_name(state).to_owned());
         for (name, value) in [
             ("q", &self.q),
             ("kind", &self.kind),

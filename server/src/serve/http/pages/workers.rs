@@ -12,10 +12,10 @@ use super::super::Shared;
 use super::super::problem::Problem;
 use super::frame::{Frame, Tab, page};
 use super::visitor::Visitor;
-use super::wanted::{KINDS, Wanted, kinds};
+use super::wanted::{Wanted, kinds};
 use super::words::Moment;
 use crate::digits::grouped;
-use crate::operations::Bounds;
+use crate::operations::{Bounds, KINDS};
 
 /// How many running tasks are looked at.
 const LOOKS: usize = 2_000;
