@@ -32,7 +32,7 @@ async fn until_said(logged: &Logged, text: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_only_sends_is_told_once_that_nobody_takes_what_arrives_and_when_somebody_does() {
+async fn a_process_that_only_sends_is_told_once_that_no_worker_takes_what_arrives_and_when_one_does() {
     let logged = Logged::by_process(tracing::Level::INFO);
     let nameserver = std::env::var("DELAYLINE_ROCKETMQ")
         .expect("DELAYLINE_ROCKETMQ: run scripts/test, or start a nameserver by scripts/rocketmq");

@@ -48,7 +48,7 @@ def texts(package):
             yield file.read_text(errors="replace").strip()
 
 
-# Of crates that come without a text, the one that all have who name it so.
+# The text for crates that come without one: the same in all crates with that license.
 MIT = next(
     text
     for id in theirs

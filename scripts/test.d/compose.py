@@ -113,7 +113,7 @@ def run():
             return refused.code
 
     assert (status("delayline"), status("other")) == (200, 401), "the token is not the one that the file names"
-    # A producer and a consumer, as anyone has them.
+    # An ordinary producer and an ordinary consumer.
     java = here / "scripts/test.d/Delayed.java"
     said = subprocess.run(["java", "-cp", f"{jars}/*", java], capture_output=True, text=True, timeout=120)
     if said.returncode != 0:

@@ -4,10 +4,10 @@
 # What is not run on it, and why:
 # - A verb that wants a row that is locked waits a second for each on MySQL, which cannot be told not to wait. So callers
 #   whose new rows share a statement with such a one wait, too: see docs/databases.md.
-# - Batches of verbs that cross on the same rows got no answer in time there, a passing error, on a machine that was busy
-#   with other work; why is not known. The test of a crowd takes any error for a fault.
+# - Batches of verbs that cross on the same rows got no answer in time there, a transient error, on a machine busy with
+#   other work; why is not known. The test of a crowd takes any error for a fault.
 readonly not_on_mysql=(
-    --skip callers_are_answered_who_want_nothing_of_what_is_locked
+    --skip callers_that_want_no_locked_row_are_answered
     --skip eight_workers_in_four_processes_run_each_task_once
 )
 

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_is_told_of_an_earlier_one_even_if_another_was_told_first_and_went_away() {
+    async fn a_waiting_receiver_is_told_of_an_earlier_one_even_if_another_was_told_first_and_went_away() {
         let backend = WheelBackend::new();
         let start = tokio::time::Instant::now();
         backend.send(&[departure(1, 3_600_000_000)]).await.unwrap();
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_asks_for_none_is_given_one() {
+    async fn a_receiver_that_asks_for_none_is_given_one() {
         let backend = WheelBackend::new();
         backend.send(&[departure(1, 0), departure(2, 0)]).await.unwrap();
         assert_eq!(backend.receive(0).await.unwrap().len(), 1);

@@ -109,7 +109,7 @@ mod tests {
         let answer = |remark: &str| {
             RemotingCommand::create_response_command_with_code_remark(SYSTEM_ERROR, remark.to_owned())
         };
-        let refused = "org.apache.rocketmq.acl.common.AclException: No acl config for nobody";
+        let refused = "org.apache.rocketmq.acl.common.AclException: No acl config for shop";
         assert_eq!(after(10, answer(refused)).code(), NO_PERMISSION);
         for other in [
             "",

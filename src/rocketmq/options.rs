@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_shown_to_nobody() {
+    fn a_secret_is_never_shown() {
         let options = RocketMqOptions::new("a:1")
             .credentials("who", "the-secret")
             .group("");

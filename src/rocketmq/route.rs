@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn brokers_that_nobody_can_have_meant_are_left_out() {
+    fn brokers_with_unlikely_names_or_addresses_are_left_out() {
         let long = "x".repeat(256);
         let broker = |name: &str, address: &str| {
             serde_json::json!({

@@ -196,7 +196,7 @@ mod tests {
     const MOMENT: Duration = Duration::from_millis(1);
 
     #[tokio::test(start_paused = true)]
-    async fn callers_who_have_left_are_not_worked_for() {
+    async fn callers_that_have_left_are_not_worked_for() {
         let Held { coalescer, asked, go } = held(no_bytes);
         // Both calls are in flight.
         for item in [1, 2] {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_asks_for_more_than_there_is_room_for_waits_until_there_is() {
+    async fn a_caller_that_asks_for_more_than_there_is_room_for_waits_until_there_is() {
         let Held { coalescer, asked, go } = held(no_bytes);
         let coalescer = Arc::new(coalescer);
         let mut callers = JoinSet::new();

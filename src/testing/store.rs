@@ -140,7 +140,7 @@ macro_rules! store_cases {
                 a_key_means_its_live_row_else_the_newest
                 changes_of_one_row_apply_in_the_order_given
                 a_wake_of_what_was_changed_is_stale
-                what_was_cancelled_or_moved_away_is_claimed_by_nobody
+                what_was_cancelled_or_moved_away_is_not_claimed
             }
             edit {
                 an_edit_changes_the_payload_and_nothing_else
@@ -191,7 +191,7 @@ macro_rules! store_cases {
                 an_overdue_row_is_claimed_when_it_is_due
                 a_row_whose_wake_is_not_overdue_is_left
                 a_row_is_swept_however_long_it_is_overdue
-                a_due_row_without_room_is_left_to_who_has_room
+                a_due_row_without_room_is_left_to_a_worker_that_has_room
                 a_due_row_of_a_foreign_kind_waits_unchanged
                 a_lost_wake_is_early_for_one_sweep_at_a_time
                 a_lost_wake_whose_hop_was_not_recorded_is_found_again
@@ -204,7 +204,7 @@ macro_rules! store_cases {
             }
             settle {
                 done_is_kept_as_history
-                dead_is_kept_until_somebody_acts
+                dead_is_kept_until_an_operator_acts
                 a_retry_keeps_its_attempt_and_its_plan
                 a_snooze_gives_its_attempt_back_and_keeps_its_plan
                 once_more_is_as_a_new_task
@@ -216,7 +216,7 @@ macro_rules! store_cases {
                 a_claim_settles_once
                 a_claim_settles_by_its_version_only
                 a_claim_that_lost_its_lease_cannot_settle
-                an_ended_lease_that_nobody_took_still_settles
+                an_ended_lease_that_no_other_worker_took_still_settles
                 settlements_are_answered_in_the_order_given
                 a_settled_row_is_live_or_its_key_is_free
             }
@@ -227,7 +227,7 @@ macro_rules! store_cases {
                 a_claim_that_lost_its_lease_cannot_renew
                 only_a_running_row_of_the_version_is_renewed
                 renewals_are_answered_in_the_order_given
-                who_lost_a_claim_does_not_end_the_lease_of_the_next
+                a_lost_claim_does_not_end_the_lease_of_the_next
             }
             look {
                 a_row_is_found_by_id_and_by_key
@@ -268,7 +268,7 @@ macro_rules! store_cases {
             history {
                 every_transition_is_noted_in_its_order
                 nothing_is_noted_that_is_not_asked_for
-                the_end_of_a_lease_is_noted_by_whoever_finds_it
+                the_end_of_a_lease_is_noted_by_the_call_that_finds_it
                 what_did_not_happen_is_not_noted
                 a_replaced_row_keeps_its_history
                 many_rows_are_each_noted_for_themselves

@@ -119,7 +119,7 @@ async fn a_full_server_refuses_new_wake_ups_for_now_and_hands_out_those_it_has()
 }
 
 #[tokio::test]
-async fn who_only_sends_does_not_listen_and_who_is_closed_is_gone() {
+async fn a_backend_that_only_sends_does_not_listen_and_one_that_is_closed_is_gone() {
     let server = RedisServer::start();
     let backend = Arc::new(backend(&server));
     safely(backend.send(&[departure(1, HOUR)])).await.unwrap();
@@ -152,7 +152,7 @@ async fn who_only_sends_does_not_listen_and_who_is_closed_is_gone() {
 }
 
 #[tokio::test]
-async fn who_is_closed_before_it_received_does_not_start_to() {
+async fn a_backend_that_is_closed_before_it_received_does_not_start_to() {
     let server = RedisServer::start();
     let backend = backend(&server);
     safely(backend.send(&[departure(1, Duration::ZERO)]))

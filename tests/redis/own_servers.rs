@@ -224,7 +224,7 @@ fn a_server_over_tls_lets_its_user_do_what_it_may_and_nothing_else() {
 }
 
 #[test]
-fn a_server_that_wants_certificates_serves_only_those_who_have_one() {
+fn a_server_that_wants_certificates_serves_only_clients_that_have_one() {
     let server = RedisTlsServer::start_for_certified(RULES);
     let port = server.port().to_string();
     let commands = ["AUTH delayline secret", "PING"];

@@ -85,7 +85,7 @@ async fn a_certificate_is_shown_to_a_server_that_asks_for_it() {
 }
 
 #[tokio::test]
-async fn who_speaks_otherwise_than_the_server_gets_an_error() {
+async fn tls_on_one_side_only_is_an_error() {
     let server = RedisTlsServer::start(&rules(PREFIX, SINGLE));
     failure(&server.url().replace("rediss", "redis")).await;
     let plain = RedisServer::start();

@@ -215,7 +215,7 @@ async fn waiting_for_all(
 }
 
 #[tokio::test]
-async fn who_closes_is_missed_by_nobody() {
+async fn shards_of_a_backend_that_closes_are_taken_over_at_once() {
     let server = RedisServer::start();
     let [leaving, staying] = [(); 2].map(|()| {
         // So long that no process finds out by the end of a lease.

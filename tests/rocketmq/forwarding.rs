@@ -208,7 +208,7 @@ async fn what_no_broker_takes_is_dead_at_once_and_says_why() {
 }
 
 #[tokio::test]
-async fn a_topic_that_nobody_has_is_refused_by_name_and_not_made() {
+async fn a_topic_that_no_broker_has_is_refused_by_name_and_not_made() {
     let topic = format!("orders-{}", unique());
     let error = Forward::connect(nameserver(), topic.as_str()).await.unwrap_err();
     assert!(matches!(error, Error::Invalid { field: "topic", .. }), "{error}");

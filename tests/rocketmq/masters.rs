@@ -74,7 +74,7 @@ async fn a_level_that_stops_delivering_is_not_used_until_it_goes_on() {
     let servers = RocketMqServers::start(&["--levels", "1s 2s 10s"]);
     let backend = connect_to(&servers.nameserver).await;
     let raw = Raw::new(&servers.nameserver);
-    raw.send_delayed("somebody_elses", vec![7; 3_000], 3).await;
+    raw.send_delayed("another_service", vec![7; 3_000], 3).await;
     raw.set_everywhere("maxMessageSize", "1000").await;
     until_offered(&backend, "1s 2s").await;
     backend

@@ -52,7 +52,7 @@ async fn assert_accounts_count(version: &[&str]) {
         for wrong in [
             plain.clone(),
             plain.clone().credentials(&access_key, "not the secret"),
-            plain.clone().credentials("nobody-at-all", &secret_key),
+            plain.clone().credentials("unknown-account", &secret_key),
         ] {
             // It does not go away by itself, so there is no use in waiting either.
             let denied = refusal(wrong.lazy()).await;

@@ -46,7 +46,7 @@ pub(crate) async fn call(process: Process, scheduler: Scheduler, hearer: Hearer)
     }
 }
 
-/// Somebody in a process who asks for things, and sees to it that the answers are true.
+/// A caller in a process: it uses verbs, and checks that the answers are true.
 #[derive(Clone)]
 struct Caller {
     process: Process,
@@ -255,7 +255,7 @@ impl Caller {
         Asked::Edit(target, number, due)
     }
 
-    /// Who moves a task that follows the table writes it there, too; mostly.
+    /// A caller that moves a task that follows the table mostly writes the time there, too.
     fn tell_table_of(&self, asked: &Asked) {
         let world = &self.process.world;
         let (target, due) = match asked {
@@ -275,7 +275,7 @@ impl Caller {
         }
     }
 
-    /// Somebody changes the service's table by hand.
+    /// Changes the service's table by hand, as an operator does.
     fn move_in_table(&self) {
         let world = &self.process.world;
         if !world.plan.follows {

@@ -136,7 +136,7 @@ impl Gate {
         }
     }
 
-    /// A call of the store, of which somebody hears what the time is there.
+    /// A call of the store, whose answer says what the time is there.
     async fn stamped<T>(&self, hearer: Hearer, effect: impl Future<Output = T>) -> Result<T, Error> {
         let asked = self.ground.ledger.elapsed();
         let (answer, given_after) = self.counted(effect).await?;
@@ -185,7 +185,7 @@ fn failed() -> Error {
     }
 }
 
-/// Who hears of the store's time by an answer.
+/// Which part of a process hears of the store's time by an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hearer {
     /// The process's worker, or the scheduler that it is beside.
@@ -319,7 +319,7 @@ pub(crate) struct GatedTransaction {
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl GatedTransaction {
-    /// `hearer`: who hears what its statements say of the time.
+    /// `hearer` hears what its statements say of the time.
     pub(crate) fn begin(gate: &Arc<Gate>, hearer: Hearer) -> Self {
         Self {
             gate: Arc::clone(gate),

@@ -23,7 +23,7 @@ pub(crate) use self::open::Open;
 use crate::ledger::Ledger;
 use crate::model::Model;
 
-/// For how long a statement waits for a row that somebody else has locked.
+/// For how long a statement waits for a row that another transaction has locked.
 const LOCK_WAIT: Duration = Duration::from_millis(200);
 
 /// Passes each operation to the memory store and to the model, in one step, and holds the answers and the rows of the one

@@ -181,7 +181,7 @@ impl Ledger {
         };
         let now = self.elapsed();
         let mut book = self.book();
-        // One that was to die dies also later than that; until there is another nobody runs what is due.
+        // One that was to die dies also later than that; until there is another, no process runs what is due.
         book.healed = book.healed.map(|healed| healed.max(now));
         book.lives.insert(life, born);
     }
@@ -352,7 +352,7 @@ impl Ledger {
     /// No worker holds more of a kind than it may.
     fn check_bounds(&self, claimed: &Task) {
         if !self.plan.store_is_reliable() {
-            // A claim whose answer was lost is nobody's until its lease ends.
+            // A claim whose answer was lost belongs to no worker until its lease ends.
             return;
         }
         let capacity = self.plan.capacity();

@@ -10,7 +10,7 @@ use delayline::store::{
 };
 use delayline::{Answer, Key, Kind, Scheduled, State, Task, TaskId, Timestamp};
 
-/// Every row as the store must have it, and what has happened to the rows since somebody asked.
+/// Every row as the store must have it, and what has happened to the rows since that was last asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     pub(crate) rows: BTreeMap<TaskId, Task>,

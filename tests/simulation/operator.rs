@@ -1,4 +1,4 @@
-//! Pauses and resumes kinds, as an operator does who reaches the store whatever happens to the processes.
+//! Pauses and resumes kinds, like an operator who reaches the store whatever happens to the processes.
 
 use std::sync::Arc;
 use std::time::Duration;

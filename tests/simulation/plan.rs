@@ -155,7 +155,7 @@ impl Plan {
         }
     }
 
-    /// Whether no answer of the store is lost, so that every claim is somebody's.
+    /// Whether no answer of the store is lost, so that every claim belongs to a worker.
     pub(crate) fn store_is_reliable(&self) -> bool {
         let StoreFaults {
             fail,
@@ -195,8 +195,8 @@ impl Plan {
         self.follows && kind.as_str() == KINDS[2]
     }
 
-    /// How long after the last fault what it left behind may last: a call that hangs, a claim of somebody who is gone, and
-    /// handlers that run.
+    /// How long after the last fault what it left behind may last: a call that hangs, a claim of a worker that is gone,
+    /// and handlers that run.
     pub(crate) fn recovery(&self) -> Duration {
         2 * self.lease + self.timeout + defaults::STORE_TIMEOUT + Duration::from_secs(2)
     }

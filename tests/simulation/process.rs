@@ -23,7 +23,7 @@ pub(crate) struct Process {
     pub(crate) gate: Arc<Gate>,
     /// Its own, skewed, and suspended with it.
     pub(crate) clock: Clock,
-    /// Whose share of the tasks it schedules first, if anybody's.
+    /// Which share of the tasks it schedules first, if any.
     pub(crate) script: Option<u64>,
     /// The place of this process among those that live.
     pub(crate) place: u64,

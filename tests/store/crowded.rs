@@ -1,4 +1,4 @@
-//! Many who claim the same kind at once: none is in the way of another's claims.
+//! Many workers that claim the same kind at once: none is in the way of another's claims.
 
 use std::collections::BTreeMap;
 

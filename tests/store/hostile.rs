@@ -173,7 +173,7 @@ async fn the_contract_holds_behind_a_pooler_of_transactions() {
     let url = Database::Postgres.fresh().await;
     let pooler = PgBouncer::start("transaction", &url);
     main_cases(&Tables::new(Database::Postgres, pooler.url())).await;
-    // Who has the connections next finds them as they were.
+    // The next client of the connections finds them as they were.
     for _ in 0..8 {
         let mut other = PgConnection::connect_with(&pooler.options()).await.unwrap();
         let left = "SELECT string_agg(name, ', ') FROM pg_settings WHERE source = 'session'

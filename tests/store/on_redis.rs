@@ -14,7 +14,7 @@ mod fitness;
 #[path = "on_redis/rules.rs"]
 mod rules;
 
-/// What keys begin with, which users are bound to who may not use others.
+/// What keys begin with; some users may use no other keys.
 const PREFIX: &str = "shop";
 
 static STORES: AtomicUsize = AtomicUsize::new(0);

@@ -1,4 +1,4 @@
-//! Transactions that wait for each other. On SQLite there are none: who begins to write is alone.
+//! Transactions that wait for each other. On SQLite there are none: only one transaction writes at a time.
 
 use std::time::Duration;
 

@@ -144,7 +144,7 @@ pub(crate) async fn a_handler_that_fails_after_its_commit_is_done<S: Service>(se
     assert_eq!(service.effects().await, ["published"]);
 }
 
-pub(crate) async fn who_has_lost_the_claim_cannot_finish<S: Service>(service: S) {
+pub(crate) async fn a_worker_that_has_lost_the_claim_cannot_finish<S: Service>(service: S) {
     let scheduler = scheduler(&service);
     let (handler_service, attempts) = (service.clone(), Arc::new(AtomicUsize::new(0)));
     let (counted, was_refused) = (attempts.clone(), Arc::new(AtomicBool::new(false)));
@@ -222,7 +222,7 @@ pub(crate) async fn a_claim_is_kept_while_its_transaction_is_open<S: Service>(se
     ];
     let id = schedule(&first).await;
     begins.recv().await.unwrap();
-    // Three leases long, which nobody can renew: the row is locked.
+    // Three leases long, which no worker can renew: the row is locked.
     tokio::time::sleep(Duration::from_secs(3)).await;
     free.notify_one();
     let done = becomes(&first, id, State::Done).await;

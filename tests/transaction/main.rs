@@ -54,7 +54,7 @@ cases! {
         done_is_noted_as_an_ordinary_end_is
         what_was_finished_and_not_committed_is_tried_again
         a_handler_that_fails_after_its_commit_is_done
-        who_has_lost_the_claim_cannot_finish
+        a_worker_that_has_lost_the_claim_cannot_finish
         a_claim_is_kept_while_its_transaction_is_open
     }
     narrow {

@@ -18,7 +18,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use crate::service::{OnPostgres, Service};
 use crate::verbs::{KIND, work};
 
-/// So that a test ends some time if nobody is told; it says nothing about how long it should take.
+/// So that a test ends some time if no worker is told; it says nothing about how long it should take.
 const HANGS_AFTER: Duration = Duration::from_secs(60);
 
 /// One process's store.
@@ -123,7 +123,7 @@ impl Store for OnlyTold {
 
 async fn next(runs: &mut UnboundedReceiver<TaskId>) -> TaskId {
     let run = tokio::time::timeout(HANGS_AFTER, runs.recv()).await;
-    run.expect("nobody was told").unwrap()
+    run.expect("no worker was told").unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

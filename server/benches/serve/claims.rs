@@ -154,7 +154,7 @@ impl Ended {
     }
 }
 
-/// One who claims, and has some connections to end by.
+/// Claims tasks, and has some connections to end them by.
 struct Claimant {
     wanted: String,
     asking: Connection,

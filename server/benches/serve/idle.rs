@@ -26,8 +26,8 @@ pub(crate) async fn measure(place: &Place, sizes: &Sizes) -> Result<Vec<Line>, E
     let mut fresh = place.fresh().await?;
     fresh.fill(sizes.pending, HOUR).await?;
     let meter = Meter::before(&mut fresh, place).await?;
-    let lines = |who: &str, floor: Floor| {
-        let line = |what| Line::new(format!("{} pending, {who}: {what}", sizes.pending), floor);
+    let lines = |case: &str, floor: Floor| {
+        let line = |what| Line::new(format!("{} pending, {case}: {what}", sizes.pending), floor);
         [line("statements/s"), line("processor, ms/s")]
     };
     let mut server_alone = lines("idle", Floor::AtMost(1.0));

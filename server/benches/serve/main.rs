@@ -8,7 +8,7 @@
 //!
 //! - `http`: `PUT` by 64 callers on connections of their own. The limit is an HTTP server that writes what waits, up to 500
 //!   rows, with one INSERT.
-//! - `claims`: 20,000 tasks that are due, claimed and ended by 16 who ask for them. The limit is a `Worker` in this process.
+//! - `claims`: 20,000 tasks that are due, claimed and ended by 16 claimants. The limit is a `Worker` in this process.
 //! - `idle`: a server over 100,000 tasks of which none is due, in statements and in its processor's time. The limit is a
 //!   process with a `Worker` over the same rows. Statements of SQLite cannot be counted.
 //! - `pages`: each of the operators' pages over a million tasks of ten kinds. The limit is 200 ms.
@@ -18,7 +18,7 @@
 //!
 //! Without names all are measured, on SQLite, and what needs brokers if their nameserver is given. `--quick` does a little
 //! of each, once, to see that it works. The server is the real one, in a process of its own, and has its default settings;
-//! who asks it does so in one thread of this process. A Redis is emptied again and again, and each run on PostgreSQL has a
+//! all callers share one thread of this process. A Redis is emptied again and again, and each run on PostgreSQL has a
 //! database of its own.
 //!
 //! Each figure is the median of three runs; only figures of one run of this program can be compared. That nothing is lost

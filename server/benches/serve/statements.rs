@@ -1,4 +1,4 @@
-//! Counts what is asked of a PostgreSQL server, between it and who asks.
+//! Counts what is asked of a PostgreSQL server, between it and its clients.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_stops_one_waits_for_its_end() {
+    async fn a_stop_waits_for_the_end_of_the_job() {
         let jobs = Jobs::default();
         let job = begun(&jobs);
         let stopping = async { tokio::join!(job.stop("page:operator"), jobs.have_ended()) };

@@ -174,7 +174,7 @@ fn is_interrupted(running: Child) {
 
 #[cfg(unix)]
 #[test]
-fn who_interrupts_it_leaves_nothing_behind() {
+fn an_interrupted_run_leaves_nothing_behind() {
     let (folder, file) = file();
     let mut command = bench(&["W1", "--store", &file, "--runs", "100"]);
     let running = command

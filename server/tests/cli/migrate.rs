@@ -188,7 +188,7 @@ mod servers {
             let url = database.fresh().await;
             let (scheme, rest) = url.split_once("://").unwrap();
             let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
-            let url = format!("{scheme}://nobody:hunter2@{place}");
+            let url = format!("{scheme}://unknown:hunter2@{place}");
             let line = fails(&[name, "--store", &url], None, 1);
             assert!(!line.contains("hunter2"), "{line}");
         }
@@ -418,7 +418,7 @@ fn a_url_that_cannot_be_used_is_refused_without_being_shown() {
 #[test]
 fn a_server_that_cannot_be_reached_is_an_error_without_the_password() {
     for (name, scheme) in DATABASES.iter().filter(|(name, _)| *name != "sqlite") {
-        // Nobody listens on port 1.
+        // Nothing listens on port 1.
         let url = format!("{scheme}://me:hunter2@127.0.0.1:1/shop");
         for check in [&[][..], &["--check"]] {
             let line = fails(&[&[*name, "--store", &url], check].concat(), None, 1);

@@ -175,7 +175,7 @@ fn what_cannot_be_used_is_refused_by_name() {
 
 #[test]
 fn nameservers_that_are_not_there_are_a_failure() {
-    // Port 1 is nobody's.
+    // Nothing listens on port 1.
     let output = output(&["probe", "--nameserver", "127.0.0.1:1", "--json"]);
     let line = String::from_utf8(output.stderr).unwrap();
     assert_eq!(
@@ -209,7 +209,7 @@ fn a_reader_that_has_gone_before_the_report_is_no_error() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn whoever_interrupts_it_is_obeyed() {
+fn it_ends_when_it_is_interrupted() {
     for (signal, number) in [("INT", 2), ("TERM", 15)] {
         let arguments = ["probe", "--nameserver", &nameserver(), "--levels", "4"];
         let probe = tool(&arguments)
@@ -271,7 +271,7 @@ fn an_account_without_its_secret_is_refused() {
 }
 
 #[test]
-fn an_account_that_brokers_know_may_probe_and_nobody_is_told_its_secret() {
+fn an_account_that_brokers_know_may_probe_and_its_secret_is_never_shown() {
     let servers = RocketMqServers::start(&["--acl", "--levels", "1s 2s"]);
     let (access, secret) = servers.account("admin");
     let arguments = [
@@ -288,18 +288,18 @@ fn an_account_that_brokers_know_may_probe_and_nobody_is_told_its_secret() {
         command.env("DELAYLINE_ROCKETMQ_SECRET", secret).output().unwrap()
     };
     let known = asked(&secret);
-    let stranger = asked("somebody-elses-secret");
-    let told = [&known.stdout, &known.stderr, &stranger.stdout, &stranger.stderr]
+    let unknown = asked("another-secret");
+    let told = [&known.stdout, &known.stderr, &unknown.stdout, &unknown.stderr]
         .map(|text| String::from_utf8_lossy(text));
     assert_eq!(known.status.code(), Some(0), "{told:?}");
     assert!(
         told[0].contains("acl      authentication and authorization"),
         "{told:?}"
     );
-    assert_eq!(stranger.status.code(), Some(1), "{told:?}");
+    assert_eq!(unknown.status.code(), Some(1), "{told:?}");
     assert!(
         told.iter()
-            .all(|text| !text.contains(&secret) && !text.contains("somebody-elses")),
+            .all(|text| !text.contains(&secret) && !text.contains("another-secret")),
         "{told:?}"
     );
 }

@@ -273,7 +273,7 @@ async fn a_rebuild_under_a_new_prefix_has_another_number_of_shards() {
     let shards: Vec<_> = shards.collect();
     assert_eq!(shards.iter().sum::<u64>(), 300);
     assert!(shards.iter().all(|held| *held > 0), "{shards:?}");
-    // All of it is found by whoever uses that prefix from then on.
+    // All of it is found by any backend that uses that prefix from then on.
     let next = RedisBackend::builder(&url).prefix("next").build().unwrap();
     assert_eq!(next.checkup().await.unwrap().shards, 4);
 }

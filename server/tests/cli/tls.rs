@@ -39,7 +39,7 @@ fn ended(words: &Words, arguments: &[&str], url: &str) -> (Option<i32>, String) 
 
 fn speaks_tls(database: Database, words: &Words) {
     let folder = tempfile::tempdir().unwrap();
-    let [ours, strangers] = ["ours", "strangers"].map(|name| Certificates::make(folder.path().join(name)));
+    let [ours, foreign] = ["ours", "foreign"].map(|name| Certificates::make(folder.path().join(name)));
     let (certificate, key) = ours.of("server");
     let server = Server::start_tls(database, &certificate, &key);
     let url = |mode: &str, authority: Option<&Path>| {
@@ -61,10 +61,10 @@ fn speaks_tls(database: Database, words: &Words) {
         well,
         "it prefers TLS by itself"
     );
-    // Nobody is warned of what was asked for.
+    // There is no warning of what was asked for.
     assert_eq!(ended(words, &["--check"], &url(disable, None)), well);
 
-    for authority in [Some(strangers.ca()), None] {
+    for authority in [Some(foreign.ca()), None] {
         let (status, line) = ended(words, &["--check"], &url(verify, authority.as_deref()));
         assert_eq!(status, Some(1), "{line}");
         assert!(line.contains("ertificate") && line.lines().count() == 1, "{line}");

@@ -1,4 +1,4 @@
-//! Who may do what.
+//! What each token may do.
 
 use reqwest::Method;
 use serde_json::json;
@@ -28,7 +28,7 @@ async fn each_right_is_needed_for_what_it_allows() {
         Answer::of(request).await
     };
     let (get, post) = (Method::GET, Method::POST);
-    for token in [None, Some("nobody"), Some("")] {
+    for token in [None, Some("unknown"), Some("")] {
         ask(get.clone(), "/v1/tasks?kind=k", token)
             .await
             .refuses(401, "no token that is known");
@@ -60,7 +60,7 @@ async fn each_right_is_needed_for_what_it_allows() {
             .refuses(403, "may not read");
     }
     assert_eq!(ask(post, "/v1/tasks", Some("shop")).await.status, 201);
-    // Whoever looks after the process has no token.
+    // What watches the process has no token.
     assert_eq!(ask(get.clone(), "/healthz", None).await.status, 200);
     assert_eq!(ask(get, "/readyz", None).await.status, 200);
     assert!(!server.log().contains("reader"), "no token is in a log");
@@ -78,7 +78,7 @@ async fn basic_credentials_are_no_token() {
 }
 
 #[tokio::test]
-async fn without_tokens_no_page_of_somebody_else_may_ask() {
+async fn without_tokens_no_page_of_another_site_may_ask() {
     let server = Server::start();
     let host = server.url.strip_prefix("http://").unwrap().to_owned();
     let ask = async |header: &'static str, value: String| {
@@ -90,7 +90,7 @@ async fn without_tokens_no_page_of_somebody_else_may_ask() {
             .await
             .refuses(403, "Origin is not this machine");
     }
-    // A name of somebody else's that has come to mean this machine.
+    // A foreign name that has come to mean this machine.
     for name in ["shop.example", "shop.example:7700", "10.0.0.1", ""] {
         ask("host", name.to_owned())
             .await

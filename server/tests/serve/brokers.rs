@@ -22,7 +22,7 @@ pub(crate) fn nameserver() -> String {
     })
 }
 
-/// A name that nobody else has.
+/// A name that no other test has.
 pub(crate) fn fresh(name: &str) -> String {
     format!("{name}-{:016x}", fastrand::u64(..))
 }

@@ -1,4 +1,4 @@
-//! Workers that are somebody else's programs.
+//! Workers that are programs of their own and ask over HTTP.
 
 use std::time::Duration;
 
@@ -159,14 +159,14 @@ async fn a_claim_is_snoozed_discarded_and_extended() {
     server
         .post(
             &format!("/v1/claims/{claim}/discard"),
-            json!({"reason": "nobody there"}),
+            json!({"reason": "no such customer"}),
         )
         .await
         .is(200, "done");
     let dead = state(&server, "2").await;
     assert_eq!(
         (&dead["state"], &dead["last_error"]),
-        (&json!("dead"), &json!("nobody there"))
+        (&json!("dead"), &json!("no such customer"))
     );
 }
 

@@ -54,7 +54,7 @@ async fn schedule(server: &Server, payload: Value) {
     server.put(REPORT, task).await.is(201, "new");
 }
 
-/// The report, once somebody has claimed it for the `times`th time, all earlier claims having been lost.
+/// The report, once a worker has claimed it for the `times`th time, all earlier claims having been lost.
 async fn claimed(server: &Server, times: u64) -> Value {
     let is_claimed = |task: &Value| task["state"] == "running" && task["stalls"] == times - 1;
     server.until(REPORT, is_claimed).await
@@ -86,7 +86,7 @@ async fn a_worker_in_go_builds_what_is_due() {
     works(Language::go().await).await;
 }
 
-/// What takes longer than a lease stays its worker's, who extends it.
+/// What takes longer than a lease stays its worker's, which extends it.
 async fn keeps(language: Language) {
     let server = Server::start();
     schedule(&server, json!({"name": "long", "seconds": 5})).await;
@@ -142,7 +142,7 @@ async fn loses(first: Language, second: Language) {
     // It stands still until the first one has said that it has lost, however long that takes.
     second.signal("STOP");
     paused.signal("CONT");
-    // Nobody can keep it from what it has begun; but it can neither end nor extend the claim.
+    // Nothing can keep it from what it has begun; but it can neither end nor extend the claim.
     assert_eq!(paused.says().await, "built slow");
     let id = task["id"].as_str().unwrap();
     assert_eq!(paused.says().await, format!("lost the claim of {id}"));

@@ -41,7 +41,7 @@ impl Feed {
 }
 
 #[tokio::test]
-async fn what_becomes_of_a_task_is_told_to_whoever_listens() {
+async fn listeners_are_told_what_becomes_of_a_task() {
     let server = Server::start();
     let mut all = Feed::open(&server, "/v1/events").await;
     let mut others = Feed::open(&server, "/v1/events?kind=other").await;

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::brokers::{fresh, nameserver};
 use crate::server::{ANY_PORT, Server, check};
 
-/// A server with a gateway, and who sends to it and receives from it.
+/// A server with a gateway, and a client that sends to it and receives from it.
 struct Shop {
     server: Server,
     publisher: Publisher,
@@ -440,7 +440,7 @@ async fn what_could_not_be_published_when_it_is_due_is_rejected_when_it_comes() 
 async fn a_message_that_can_never_be_stored_is_rejected_and_holds_up_no_other() {
     let shop = Shop::open().await;
     let new = shop.answers(shop.scheduling("a", "1h"), "new").await;
-    // A row that nobody can read any more.
+    // A row that no server can read any more.
     let file = shop.server.folder.path().join("delayline.db");
     let rows = sqlx::SqlitePool::connect(file.to_str().unwrap()).await.unwrap();
     let spoilt = sqlx::query("UPDATE delayline_tasks SET headers = 'x' WHERE key = 'a'");

@@ -58,7 +58,7 @@ async fn bodies_that_come_at_once_are_read_as_far_as_there_is_room() {
     // has come for each of the others and is not read.
     let grown = server.resident() - before;
     assert!(grown < 128 * MIB, "{grown} bytes more are in memory");
-    // Who brings little is answered meanwhile, and who looks after the process.
+    // Small requests are answered meanwhile, and so are the probes of an orchestrator.
     assert_eq!(server.get("/readyz").await.status, 200);
     let task = json!({"after": "1h"});
     server.put("/v1/tasks/k/1", task.clone()).await.is(201, "new");
@@ -93,7 +93,7 @@ async fn bodies_that_come_at_once_are_read_as_far_as_there_is_room() {
 }
 
 #[tokio::test]
-async fn bodies_that_do_not_come_hold_nobody_up() {
+async fn bodies_that_do_not_come_hold_up_no_other_request() {
     let server = holding(16);
     let mut streams = Vec::new();
     for _ in 0..32 {
@@ -174,7 +174,7 @@ async fn a_connection_has_little_of_memory_however_much_comes_on_it() {
 }
 
 #[tokio::test]
-async fn events_that_nobody_reads_are_few() {
+async fn events_that_are_not_read_take_little_memory() {
     let server = Server::start();
     let listen = async |stream: &mut TcpStream| {
         let request = b"GET /v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n";
@@ -212,7 +212,7 @@ async fn schedule(server: &Server, count: usize) {
 }
 
 #[tokio::test]
-async fn claims_whose_answers_nobody_reads_keep_others_waiting() {
+async fn claims_whose_answers_are_not_read_keep_others_waiting() {
     let server = holding(16);
     schedule(&server, 20).await;
     let wanted = json!({"kinds": ["k"], "max": 500, "lease": "1h"}).to_string();

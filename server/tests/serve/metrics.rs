@@ -190,7 +190,7 @@ fn each_alert_fires_when_it_is_to_and_not_before() {
 }
 
 #[tokio::test]
-async fn who_may_scrape_may_nothing_else() {
+async fn a_token_that_may_scrape_may_do_nothing_else() {
     let server = Server::configured(&format!("{ANY_PORT}{TOKENS}"));
     let ask = async |path: &str, token: Option<&str>| {
         let request = server.request(reqwest::Method::GET, path);

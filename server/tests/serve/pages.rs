@@ -33,7 +33,7 @@ use crate::server::{ANY_PORT, Server};
 const PAGES: [&str; 7] = ["/", "/tasks", "/dead", "/kinds", "/workers", "/bulk", "/brokers"];
 
 #[tokio::test]
-async fn each_page_runs_nothing_but_our_own_script_and_asks_nobody_else() {
+async fn each_page_runs_nothing_but_our_own_script_and_asks_no_other_server() {
     let server = Server::start();
     let hostile = r#"<script>alert(1)</script>"'&"#;
     let path = format!("/v1/tasks/{}/1", "%3Cscript%3Ealert(1)%3C%2Fscript%3E%22'&");

@@ -47,7 +47,7 @@ impl Prometheus {
     /// One that has scraped `http://HOST:PORT/metrics` of this URL.
     pub(crate) async fn of(url: &str) -> Self {
         let target = url.strip_prefix("http://").unwrap();
-        // Somebody else may take the port that was free.
+        // Another process may take the port that was free.
         for _ in 0..5 {
             if let Some(started) = Self::start(target).await {
                 started.until_up().await;

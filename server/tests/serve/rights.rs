@@ -29,7 +29,7 @@ pub(crate) async fn ask(server: &Server, token: &str, method: Method, path: &str
 const ALL: &str = "may = [\"read\", \"schedule\", \"change\", \"work\"]";
 
 #[tokio::test]
-async fn to_replace_is_a_change_and_who_may_not_read_sees_no_payload() {
+async fn to_replace_is_a_change_and_a_token_that_may_not_read_sees_no_payload() {
     let server = configured(
         &[
             token("owner", ALL),
@@ -261,7 +261,7 @@ async fn a_token_reaches_the_kinds_that_it_is_for() {
 }
 
 #[tokio::test]
-async fn a_change_in_bulk_is_known_to_who_may_know_its_kind() {
+async fn a_change_in_bulk_is_shown_only_to_tokens_that_may_know_its_kind() {
     let (server, _) = of_two_kinds().await;
     let many: Vec<_> = (0..1_001)
         .map(|_| json!({"kind": "mail", "after": "1h"}))

@@ -61,7 +61,7 @@ fn a_file_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
-async fn a_port_that_somebody_has_is_named() {
+async fn a_port_that_is_taken_is_named() {
     let server = Server::start();
     let address = server.url.strip_prefix("http://").unwrap();
     let folder = tempfile::tempdir().unwrap();

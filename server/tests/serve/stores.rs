@@ -62,7 +62,7 @@ async fn two_share_the_work(url: &str) {
     assert_eq!(left, json!({"claims": []}));
 }
 
-/// The tables, as whoever operates the server makes them.
+/// Makes the tables as an operator does.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) fn migrate(database: &str, url: &str) {
     let done = std::process::Command::new(env!("CARGO_BIN_EXE_delayline"))

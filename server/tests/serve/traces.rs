@@ -336,11 +336,11 @@ async fn what_a_collector_asks_for_is_sent_and_in_no_log() {
 }
 
 #[tokio::test]
-async fn a_collector_that_is_away_keeps_nobody_from_anything() {
-    // Nobody listens there.
-    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = nobody.local_addr().unwrap().port();
-    drop(nobody);
+async fn a_collector_that_is_away_holds_up_neither_calls_nor_the_end_of_the_server() {
+    // Nothing listens there.
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = closed.local_addr().unwrap().port();
+    drop(closed);
     let mut server = Server::configured(&format!(
         "{ANY_PORT}[otlp]\nendpoint = \"http://127.0.0.1:{port}\"\n"
     ));

@@ -67,7 +67,7 @@ async fn a_dead_task_that_is_dismissed_has_ended_for_good() {
     let dismiss = |etag: &str| {
         let request = server.request(Method::POST, "/v1/tasks/k/1/dismiss");
         let request = request.header("if-match", etag.to_owned());
-        Answer::of(request.json(&json!({"reason": "nobody wants it"})))
+        Answer::of(request.json(&json!({"reason": "no longer wanted"})))
     };
     let found = server.get("/v1/tasks/k/1").await;
     assert_eq!(dismiss("\"9\"").await.is(412, "conflict")["state"], "dead");
@@ -80,7 +80,7 @@ async fn a_dead_task_that_is_dismissed_has_ended_for_good() {
         (
             &json!("dismissed"),
             &json!("api:anybody"),
-            &json!("nobody wants it")
+            &json!("no longer wanted")
         )
     );
     for verb in ["dismiss", "redrive"] {

@@ -40,7 +40,7 @@ async fn task_that_is(server: &Server, key: &str, state: &str) -> Value {
     server.until(&path, |task| task["state"] == state).await
 }
 
-/// Of a task that nobody has received: why not.
+/// Why a task could not be delivered.
 async fn last_error(server: &Server, key: &str) -> String {
     let dead = task_that_is(server, key, "dead").await;
     dead["last_error"].as_str().unwrap().to_owned()
@@ -237,7 +237,7 @@ async fn an_answer_without_end_is_not_read_to_it() {
         .write_all(b"HTTP/1.1 500 Oh\r\nconnection: keep-alive\r\n\r\n")
         .await
         .unwrap();
-    // Until nobody reads any more; beside what is read there is what the systems keep under way.
+    // Until the server reads no more; beside what it reads there is what the systems keep under way.
     let mut written = 0;
     while stream.write_all(&[b'x'; 1_024]).await.is_ok() {
         written += 1;
@@ -278,7 +278,7 @@ async fn no_secret_is_told() {
         (StatusCode::UNAUTHORIZED, said).into_response()
     })
     .await;
-    let nobody = TcpListener::bind("127.0.0.1:0")
+    let closed = TcpListener::bind("127.0.0.1:0")
         .await
         .unwrap()
         .local_addr()
@@ -291,7 +291,7 @@ async fn no_secret_is_told() {
         ANY_PORT,
         "[webhooks]\nallow = [\"127.0.0.1\"]\n",
         &kind("answered", &receiver.url()),
-        &kind("nobody", &format!("http://{nobody}/")),
+        &kind("closed", &format!("http://{closed}/")),
         &kind("unknown", "http://nowhere.invalid/"),
     ]
     .concat();
@@ -306,7 +306,7 @@ async fn no_secret_is_told() {
             "answered",
             "answered 401 Unauthorized: this is not signed with whsec_…",
         ),
-        ("nobody", "no answer: Connection refused"),
+        ("closed", "no answer: Connection refused"),
         // It may take a name server longer than it is waited for.
         ("unknown", "no answer"),
     ] {

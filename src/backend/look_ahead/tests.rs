@@ -125,7 +125,7 @@ async fn a_look_that_was_cut_off_is_followed_when_its_last_row_is_due_and_not_in
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_receives_is_held_up_to_a_limit() {
+async fn wake_ups_that_are_not_received_are_held_up_to_a_limit() {
     let backend = LookAhead::new(Clock::system());
     let batch: Vec<_> = (0..CAPACITY as u64 + 10)
         .map(|number| departure(number, ms(number % 2_000)))

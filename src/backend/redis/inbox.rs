@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn receivers_who_want_whatever_there_is_get_no_more_than_is_held_at_once() {
+    async fn receivers_that_want_all_there_is_get_no_more_than_is_held_at_once() {
         let inbox = Inbox::default();
         let (first, second, ()) = tokio::join!(inbox.receive(usize::MAX), inbox.receive(usize::MAX), async {
             wanted(&inbox, MOST).await;
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_finds_nothing_left_keeps_wanting() {
+    async fn a_receiver_that_finds_nothing_left_keeps_waiting() {
         let inbox = Inbox::default();
         let (first, second, ()) = tokio::join!(inbox.receive(9), inbox.receive(9), async {
             wanted(&inbox, 18).await;

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_hands_over_its_own_shards_and_no_others() {
+    fn a_member_that_leaves_hands_over_its_own_shards_and_no_others() {
         for shard in 0..1_000 {
             let before = watcher(&["a", "b", "c", "d"], shard);
             let after = watcher(&["a", "b", "d"], shard);

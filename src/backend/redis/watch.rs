@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn who_helps_out_stays_as_long_as_more_is_due() {
+    fn a_helper_stays_as_long_as_more_is_due() {
         let now = Instant::now();
         let mut watch = Watch::new();
         watch.poll_at(now);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_that_failed_is_repeated_by_who_watches() {
+    fn a_look_that_failed_is_repeated_by_the_watcher() {
         let now = Instant::now();
         let mut watch = mine(now);
         watch.begin();

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn foreign_messages_are_counted_and_hold_nobody() {
+    async fn foreign_messages_are_counted_and_hold_up_no_delivery() {
         let listener = listener();
         let garbled = &encoded()[1..];
         listener.deliver([Some(&b"hello"[..]), None, Some(&[]), Some(garbled)].into_iter());

@@ -12,7 +12,7 @@ fn start() -> Timestamp {
 }
 
 #[tokio::test]
-async fn it_stands_still_and_whoever_sleeps_wakes_when_it_is_turned_in_order() {
+async fn it_stands_still_and_sleepers_wake_in_order_when_it_is_turned() {
     let test_clock = TestClock::starting_at(start());
     let clock = test_clock.clock();
     let woken = Arc::<Mutex<Vec<u64>>>::default();

@@ -1,4 +1,4 @@
-//! Others who are quicker, rows that others keep locked, and rows that cannot be read.
+//! Callers that write first, rows that others keep locked, and rows that cannot be read.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,7 +17,7 @@ use crate::store::{Ending, Expect, Verb, When};
 
 const LONG: Duration = Duration::from_secs(3_600);
 
-/// Rows in memory with which somebody meddles.
+/// Rows in memory that other callers change and lock.
 #[derive(Clone)]
 struct Meddled {
     rows: MemoryTable,
@@ -26,9 +26,9 @@ struct Meddled {
 
 #[derive(Default)]
 struct Others {
-    /// What somebody else does between the next reading and the writing.
+    /// What another caller does between the next reading and the writing.
     quicker: Mutex<Option<Quicker>>,
-    /// Whether he does it every time.
+    /// Whether it does so every time.
     always: AtomicBool,
     locked: Mutex<BTreeSet<TaskId>>,
     unreadable: Mutex<BTreeSet<TaskId>>,

@@ -54,7 +54,7 @@ impl Fixture {
         store.connect().await.unwrap()
     }
 
-    /// A connection of somebody else's to the same database, with the server's settings.
+    /// Another connection to the same database, with the server's settings.
     async fn foreign(&self) -> MySqlConnection {
         let options: MySqlConnectOptions = self.url.parse().unwrap();
         options.connect().await.unwrap()

@@ -55,7 +55,7 @@ impl Fixture {
         store.connect().await.unwrap()
     }
 
-    /// A connection of somebody else's to the same database.
+    /// Another connection to the same database.
     async fn foreign(&self) -> PgConnection {
         PgConnection::connect_with(&self.options).await.unwrap()
     }
@@ -65,7 +65,7 @@ impl Fixture {
     }
 
     /// Waits until no other session of this database waits for a lock.
-    async fn nobody_waits(&self) {
+    async fn no_session_waits(&self) {
         let mut connection = self.foreign().await;
         while waiting(&mut connection).await > 0 {
             tokio::task::yield_now().await;

@@ -154,7 +154,7 @@ fn settings_are_checked_and_passwords_are_never_shown() {
 
 #[tokio::test]
 async fn the_longest_wait_for_replicas_can_be_used() {
-    // Nobody listens on port 1.
+    // Nothing listens on port 1.
     let builder = RedisStore::builder("redis://127.0.0.1:1").wait(1, Duration::MAX);
     let error = builder.build().unwrap().now().await.unwrap_err();
     assert!(

@@ -46,7 +46,7 @@ impl Fixture {
         store.open().await.unwrap()
     }
 
-    /// A connection of somebody else's to the same file.
+    /// Another connection to the same file.
     async fn foreign(&self) -> SqliteConnection {
         let options = SqliteConnectOptions::new().filename(self.path());
         options.connect().await.unwrap()

@@ -389,7 +389,7 @@ pub(super) async fn a_wake_of_what_was_changed_is_stale(fixture: &dyn StoreFixtu
     }
 }
 
-pub(super) async fn what_was_cancelled_or_moved_away_is_claimed_by_nobody(fixture: &dyn StoreFixture) {
+pub(super) async fn what_was_cancelled_or_moved_away_is_not_claimed(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
     let due = When::After(LONG);
     let away = Verb::Reschedule { due, look_in: NONE };

@@ -156,7 +156,7 @@ pub(super) async fn nothing_is_noted_that_is_not_asked_for(fixture: &dyn StoreFi
     assert_eq!(told[0].before, Some(told[0].due_at));
 }
 
-pub(super) async fn the_end_of_a_lease_is_noted_by_whoever_finds_it(fixture: &dyn StoreFixture) {
+pub(super) async fn the_end_of_a_lease_is_noted_by_the_call_that_finds_it(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
     for n in 1..=3 {
         let task = trial.add(due(n).named(&n.to_string())).await;

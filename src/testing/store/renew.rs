@@ -109,7 +109,7 @@ pub(super) async fn that_a_handler_has_started_is_noted(fixture: &dyn StoreFixtu
     assert!(!trial.get(id(1)).await.started);
 }
 
-pub(super) async fn who_lost_a_claim_does_not_end_the_lease_of_the_next(fixture: &dyn StoreFixture) {
+pub(super) async fn a_lost_claim_does_not_end_the_lease_of_the_next(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
     let task = trial.add(due(1)).await;
     let lost = trial.claim(&task, &fleeting()).await;

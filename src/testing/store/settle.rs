@@ -71,7 +71,7 @@ pub(super) async fn done_is_kept_as_history(fixture: &dyn StoreFixture) {
     assert_eq!(ended.after, expected);
 }
 
-pub(super) async fn dead_is_kept_until_somebody_acts(fixture: &dyn StoreFixture) {
+pub(super) async fn dead_is_kept_until_an_operator_acts(fixture: &dyn StoreFixture) {
     for give_back in [false, true] {
         let error = "gave up: заказ 订单".repeat(1_000);
         let dead = Ending::Dead {
@@ -262,7 +262,7 @@ pub(super) async fn a_claim_that_lost_its_lease_cannot_settle(fixture: &dyn Stor
     assert!(trial.end(&held, Ending::Done).await);
 }
 
-pub(super) async fn an_ended_lease_that_nobody_took_still_settles(fixture: &dyn StoreFixture) {
+pub(super) async fn an_ended_lease_that_no_other_worker_took_still_settles(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
     let task = trial.add(due(1)).await;
     let task = trial.claim(&task, &fleeting()).await;

@@ -100,7 +100,7 @@ pub(super) async fn a_row_is_swept_however_long_it_is_overdue(fixture: &dyn Stor
     assert_eq!((looked.claimed.len(), looked.early.len()), (2, 2));
 }
 
-pub(super) async fn a_due_row_without_room_is_left_to_who_has_room(fixture: &dyn StoreFixture) {
+pub(super) async fn a_due_row_without_room_is_left_to_a_worker_that_has_room(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
     let before = trial.add(overdue(1)).await;
     let full = claim(&[(KIND, 0)]);

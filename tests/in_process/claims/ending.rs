@@ -1,4 +1,4 @@
-//! Claims are ended and extended by whoever holds them still, and by nobody else.
+//! Claims are ended and extended only by a caller that still holds them.
 
 use std::time::Duration;
 
@@ -113,7 +113,7 @@ async fn a_lease_that_has_ended_can_be_extended_until_it_is_noticed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whose_claim_is_lost_can_do_nothing_any_more() {
+async fn a_claimant_that_lost_its_claim_can_do_nothing_any_more() {
     let world = World::new();
     let _worker = Running::start(Worker::new(&world.scheduler));
     let claims = world.scheduler.claims();
@@ -216,7 +216,7 @@ async fn concurrent_ends_share_calls_and_each_has_its_own_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_end_that_the_store_refuses_fails_nobody_else() {
+async fn an_end_that_the_store_refuses_fails_no_other() {
     let world = World::new();
     let claims = world.scheduler.claims();
     let mut taken = Vec::new();

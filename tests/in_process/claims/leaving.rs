@@ -1,4 +1,4 @@
-//! Callers who go away: what they wanted to end is ended, and what they were not given is nobody's.
+//! Callers that go away: what they wanted to end is ended, and what they were not given is given back.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{LEASE, claimed, kinds, schedule, take, wait};
 use crate::support::{KIND, Op, Running, World, at, ms, secs};
 
 #[tokio::test(start_paused = true)]
-async fn what_was_claimed_for_a_caller_who_is_gone_is_given_back_at_once() {
+async fn what_was_claimed_for_a_caller_that_is_gone_is_given_back_at_once() {
     for before_its_effect in [true, false] {
         let world = World::new();
         let claims = world.scheduler.claims();
@@ -31,7 +31,7 @@ async fn what_was_claimed_for_a_caller_who_is_gone_is_given_back_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_is_told_of_what_is_given_back() {
+async fn a_caller_that_waits_is_told_of_what_is_given_back() {
     let world = World::new();
     let claims = world.scheduler.claims();
     world.store.hold_answers(Op::Ready);
@@ -51,7 +51,7 @@ async fn who_waits_is_told_of_what_is_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_came_after_its_lease_is_given_to_nobody() {
+async fn a_claim_that_came_after_its_lease_is_given_to_no_caller() {
     let world = World::new();
     let claims = world.scheduler.claims();
     let id = schedule(&world, Duration::ZERO).await.id;

@@ -1,4 +1,4 @@
-//! Claims without a worker: taken, waited for and ended by whoever speaks for those who run the tasks.
+//! Claims without a worker: taken, waited for and ended by a process on behalf of other programs, which run the tasks.
 //!
 //! On virtual time, over a store in memory: every moment is asserted to the millisecond.
 

@@ -23,7 +23,7 @@ async fn nothing_of_a_paused_kind_is_given_and_everything_of_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_paused_kind_is_served_when_it_is_resumed() {
+async fn a_caller_that_waits_for_a_paused_kind_is_served_when_it_is_resumed() {
     let world = World::new();
     schedule(&world, secs(0)).await;
     let operator = world.another_scheduler();

@@ -1,4 +1,4 @@
-//! Those who wait for the same kinds share calls of the store.
+//! Callers that wait for the same kinds share calls of the store.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -47,7 +47,7 @@ fn brought(world: &World) -> Vec<usize> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sixteen_who_wait_are_served_by_one_call_in_the_order_in_which_they_came() {
+async fn sixteen_callers_are_served_by_one_call_in_the_order_in_which_they_came() {
     let world = World::new();
     let callers = some(16, &world.scheduler.claims(), 50);
     world.pass(ms(333)).await;
@@ -57,7 +57,7 @@ async fn sixteen_who_wait_are_served_by_one_call_in_the_order_in_which_they_came
     assert_eq!(brought(&world), [170]);
     let served: Vec<_> = callers.iter().map(JoinHandle::is_finished).collect();
     assert_eq!(served, [[true; 4].as_slice(), &[false; 12]].concat());
-    // It brought less than there was room for, so nobody asks again at once.
+    // It brought less than there was room for, so no caller asks again at once.
     world.pass(ms(200)).await;
     assert_eq!(world.store.calls(Op::Ready).len(), before + 1);
     schedule(&world, 10).await;
@@ -86,7 +86,7 @@ async fn one_call_takes_no_more_than_a_batch_nor_than_the_bytes_of_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_claimed_for_one_who_is_gone_is_the_next_ones_or_given_back() {
+async fn what_was_claimed_for_a_caller_that_is_gone_is_the_next_ones_or_given_back() {
     let world = World::new();
     let claims = world.scheduler.claims();
     let callers = some(3, &claims, 2);
@@ -94,7 +94,7 @@ async fn what_was_claimed_for_one_who_is_gone_is_the_next_ones_or_given_back() {
     world.store.hold_answers(Op::Ready);
     schedule(&world, 6).await;
     world.pass(ms(1)).await;
-    // The first, who has asked for all, and the last.
+    // The first, which has asked for all, and the last.
     callers[0].abort();
     callers[2].abort();
     let later = waiting(&claims, 1, LEASE, "a");
@@ -113,7 +113,7 @@ async fn what_was_claimed_for_one_who_is_gone_is_the_next_ones_or_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_next_does_not_claim_for_the_same_again_when_who_has_asked_is_gone() {
+async fn the_next_caller_does_not_claim_for_the_same_again_when_the_one_that_asked_is_gone() {
     let world = World::new();
     let callers = some(2, &world.scheduler.claims(), 1);
     world.pass(ms(100)).await;
@@ -129,7 +129,7 @@ async fn the_next_does_not_claim_for_the_same_again_when_who_has_asked_is_gone()
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_claimed_for_who_has_gone_before() {
+async fn nothing_is_claimed_for_callers_that_have_gone_before() {
     let world = World::new();
     let callers = some(3, &world.scheduler.claims(), 2);
     world.pass(ms(100)).await;
@@ -143,7 +143,7 @@ async fn nothing_is_claimed_for_who_has_gone_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_given_claims_that_it_does_not_look_at_has_not_got_them() {
+async fn claims_that_their_caller_never_looks_at_are_given_back() {
     let world = World::new();
     let claims = world.scheduler.claims();
     let other = some(1, &claims, 1);
@@ -164,7 +164,7 @@ async fn who_is_given_claims_that_it_does_not_look_at_has_not_got_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_another_owner_or_lease_or_other_policies_is_claimed_for_apart() {
+async fn callers_with_another_owner_or_lease_or_other_policies_are_claimed_for_apart() {
     let world = World::new();
     let claims = world.scheduler.claims();
     let other = claims

@@ -1,4 +1,4 @@
-//! Who waits for due tasks: told at once, served in order, and few who ask the store.
+//! Callers that wait for due tasks: told at once, served in order, and few of them ask the store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::{LEASE, kinds, schedule, take, wait};
 use crate::support::{KIND, Op, Running, World, ms, secs};
 
-/// Callers who each wait for one task of these kinds, in this order; gives when each was served by whom.
+/// Callers that each wait for one task of these kinds, in this order; gives when each was served.
 fn waiting(
     world: &World,
     callers: usize,
@@ -78,14 +78,14 @@ async fn however_many_wait_for_the_same_kinds_one_asks_every_quarter_of_a_second
         );
         // Two kinds have one place in turns, so to be sure takes two calls.
         assert_eq!(asked(&world), 2 * 40, "{callers} callers");
-        // Nobody waits, so nobody asks.
+        // No caller waits, so none asks.
         world.pass(secs(100)).await;
         assert_eq!(asked(&world), 2 * 40);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_later_asks_no_more_often() {
+async fn callers_that_come_later_ask_no_more_often() {
     let world = World::new();
     let mut callers = JoinSet::new();
     for _ in 0..99 {
@@ -142,7 +142,7 @@ async fn wake_ups_of_kinds_without_a_handler_hop_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_has_ended_is_noticed_and_who_waits_is_given_the_task() {
+async fn a_lease_that_has_ended_is_noticed_and_a_caller_that_waits_is_given_the_task() {
     let world = World::new();
     let _worker = Running::start(Worker::new(&world.scheduler));
     let claims = world.scheduler.claims();
@@ -170,7 +170,7 @@ async fn what_another_process_was_woken_for_is_found_within_a_quarter_of_a_secon
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_other_kinds_waits_on() {
+async fn a_caller_that_waits_for_other_kinds_goes_on_waiting() {
     let world = World::new();
     let both = waiting(&world, 1, &[KIND, "mail.send"], secs(2));
     world.pass(ms(1)).await;
@@ -195,7 +195,7 @@ async fn who_waits_for_other_kinds_waits_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_who_is_dropped_takes_nothing_and_holds_up_nobody() {
+async fn a_wait_that_is_dropped_takes_nothing_and_holds_up_no_other() {
     let world = World::new();
     let claims = world.scheduler.claims();
     for _ in 0..3 {

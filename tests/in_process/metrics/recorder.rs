@@ -91,7 +91,7 @@ impl Recorder {
             let name = key.key().name();
             let known = INSTRUMENTS.iter().find(|instrument| instrument.0 == name);
             let Some(&(_, kind, wanted_unit, wanted)) = known else {
-                panic!("nobody knows {name}");
+                panic!("{name} is no known instrument");
             };
             let labels: BTreeMap<_, _> = key
                 .key()

@@ -133,7 +133,7 @@ async fn what_brought_a_task_is_told_with_how_late_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wake_ups_that_nobody_takes_are_told_by_their_route() {
+async fn wake_ups_that_no_backend_takes_are_told_by_their_route() {
     let recorder = Recorder::new();
     let _listening = recorder.listen();
     let world = World::with_levels("1s");
@@ -197,7 +197,7 @@ async fn a_lost_claim_is_an_attempt_of_which_nothing_is_known() {
     world.pass(ms(1)).await;
     schedule(&world, "done", 100).await;
     world.pass(secs(1)).await;
-    // Somebody else has it.
+    // Another worker has it.
     world.expire_leases(secs(60)).await;
     world.claim_elsewhere("other").await;
     world.pass(secs(30)).await;

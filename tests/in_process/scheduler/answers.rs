@@ -88,7 +88,7 @@ async fn cancel_answers_by_the_state_of_the_task_by_id_and_by_key() {
 async fn no_verb_finds_a_task_that_is_not_there() {
     let world = World::new();
     let scheduler = &world.scheduler;
-    for target in [Target::from(world.clock.new_id()), Target::from((KIND, "nobody"))] {
+    for target in [Target::from(world.clock.new_id()), Target::from((KIND, "absent"))] {
         let target = || target.clone();
         for answer in [
             scheduler.cancel(target()).await.unwrap(),

@@ -147,7 +147,7 @@ async fn a_wake_up_of_another_process_goes_on_by_its_ways() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_wake_up_after_a_hop_that_is_not_noted_is_told_by_who_has_the_same_ways() {
+async fn the_wake_up_after_a_hop_that_is_not_noted_is_told_by_a_scheduler_with_the_same_backends() {
     let world = noting(History::Changes);
     let id = scheduled(&world, 4_290).await;
     let running = world.work();
@@ -163,7 +163,7 @@ async fn the_wake_up_after_a_hop_that_is_not_noted_is_told_by_who_has_the_same_w
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_verb_is_noted_with_who_and_why() {
+async fn every_verb_is_noted_with_its_actor_and_reason() {
     let world = noting(History::Changes);
     let scheduler = world
         .scheduler
@@ -205,7 +205,7 @@ async fn every_verb_is_noted_with_who_and_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn attempts_are_told_with_their_errors_and_who_made_them() {
+async fn attempts_are_told_with_their_errors_and_workers() {
     let world = noting(History::All);
     let id = scheduled(&world, 60).await;
     let policy = Policy::new().max_attempts(2);
@@ -280,7 +280,7 @@ async fn a_pause_of_its_kind_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_history_that_somebody_has_spoilt_is_told_as_far_as_it_can_be_read() {
+async fn a_spoilt_history_is_told_as_far_as_it_can_be_read() {
     let world = noting(History::Changes);
     let id = scheduled(&world, 60).await;
     let change = Change {

@@ -136,7 +136,7 @@ async fn scheduling_repeated_after_a_lost_answer_leaves_one_task_which_runs_on_t
     let repeated = world.scheduler.schedule(task()).await.unwrap();
     assert!(matches!(&repeated, Scheduled::Existing(_)), "{repeated:?}");
     world.settle().await;
-    // Nobody sent its wake-up, so it is the sweep's.
+    // Its wake-up was not sent, so it is the sweep's.
     let times = world.runs.times();
     assert!(matches!(times[..], [2_000..=3_000]), "{times:?}");
 }
@@ -167,7 +167,7 @@ async fn a_batch_is_answered_in_order_and_written_in_few_calls() {
     assert_eq!(payloads, latest_first);
 }
 
-/// A call of too many bytes takes so long that it is given up, and whoever repeats it, repeats it for ever.
+/// A call of too many bytes takes so long that it is given up, and a caller that repeats it repeats it for ever.
 #[tokio::test(start_paused = true)]
 async fn large_payloads_of_a_batch_go_in_several_calls() {
     let world = World::new();

@@ -79,7 +79,7 @@ async fn lateness_is_counted_from_the_due_time_by_the_stores_clock() {
         .build();
         let tasks = [0, 400, 700].map(|delay| NewTask::new(KIND, &1).after(ms(delay)));
         world.scheduler.schedule_all(tasks).await.unwrap();
-        // Nobody works until 1 s; then one handler at a time, half a second each.
+        // No worker runs until 1 s; then one handler at a time, half a second each.
         world.pass_until(1_000).await;
         let clock = world.clock.clone();
         let worker = worker_that(&world, Policy::new().concurrency(1), move |_| {

@@ -213,7 +213,7 @@ async fn a_task_turned_away_while_a_claim_is_under_way_is_claimed_right_after_it
 }
 
 #[tokio::test(start_paused = true)]
-async fn room_that_a_claim_kept_and_did_not_use_is_told_to_those_who_wait_for_it() {
+async fn room_that_a_claim_kept_and_did_not_use_is_given_to_tasks_that_wait_for_it() {
     let world = World::new();
     let at_once = AtOnce::default();
     let policy = Policy::new().concurrency(8).prefetch(0);

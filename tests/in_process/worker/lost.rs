@@ -192,7 +192,7 @@ async fn a_running_claim_that_was_lost_and_won_again_runs_once_at_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn places_that_lost_claims_leave_are_given_to_those_who_wait() {
+async fn places_that_lost_claims_leave_are_given_to_tasks_that_wait() {
     let world = World::new();
     let ended = Ended::default();
     let policy = Policy::new().concurrency(1).prefetch(1);
@@ -305,7 +305,7 @@ async fn a_renewal_begins_before_it_was_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_that_an_ended_lease_leaves_is_given_to_those_who_wait() {
+async fn a_place_that_an_ended_lease_leaves_is_given_to_tasks_that_wait() {
     let world = World::new();
     let ended = Ended::default();
     let policy = Policy::new().concurrency(1).prefetch(0);

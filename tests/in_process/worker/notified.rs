@@ -42,7 +42,7 @@ async fn a_worker_can_be_stopped_while_the_store_does_not_answer() {
     assert_eq!(world.store.calls(Op::Sweep), [0; 0]);
 }
 
-/// What another process leaves behind whose wake-ups nobody here receives.
+/// Schedules as another process does, whose wake-ups no worker here receives.
 async fn schedule_elsewhere(world: &World, delay: u64, look_in: u64) {
     let row = NewRow {
         id: world.clock.new_id(),
@@ -113,7 +113,7 @@ async fn of_the_workers_of_one_scheduler_one_sweeps_for_what_was_said() {
     world.pass(ms(100)).await;
     let before = world.store.calls(Op::Sweep).len();
     schedule_elsewhere(&world, 0, 0).await;
-    // As often as there are workers, each of whom would hear it once.
+    // As often as there are workers, each of which would hear it once.
     (0..8).for_each(|_| world.store.say());
     world.pass(ms(50)).await;
     assert_eq!(world.runs.count(), 1);

@@ -125,7 +125,7 @@ async fn what_was_claimed_in_advance_is_given_back_untouched_and_what_runs_goes_
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_store_is_asked_for_pauses_twice_a_second_by_who_works_and_never_by_who_is_idle() {
+async fn the_store_is_asked_for_pauses_twice_a_second_by_a_busy_worker_and_never_by_an_idle_one() {
     let world = World::new();
     let _worker = world.work();
     schedule_each(&world.scheduler, KIND, 10, 1_000).await;
@@ -138,7 +138,7 @@ async fn the_store_is_asked_for_pauses_twice_a_second_by_who_works_and_never_by_
             .all()
             .iter()
             .all(|run| run.lateness < defaults::PRECISE_LATENESS),
-        "nobody waits for the answers"
+        "no task waits for the answers"
     );
     world.pass(secs(3_600)).await;
     assert_eq!(world.store.calls(Op::List).len(), asked);

@@ -74,7 +74,7 @@ async fn what_was_cancelled_while_the_machine_slept_does_not_start_when_it_wakes
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_took_while_the_machine_slept_is_renewed_and_goes_on() {
+async fn claims_that_no_other_worker_took_while_the_machine_slept_are_renewed_and_go_on() {
     let world = World::new();
     let (scheduler, clock) = process(&world);
     let _worker = Running::start(slow_worker(&world, &scheduler, &clock).lease(secs(30)));
@@ -224,7 +224,7 @@ async fn what_is_settled_without_an_answer_and_claimed_anew_is_run_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_has_to_run_for_a_dead_workers_tasks_to_be_cancelled() {
+async fn no_worker_has_to_run_for_a_dead_workers_tasks_to_be_cancelled() {
     let world = World::new();
     let ended = Ended::default();
     let worker = worker_that(&world, Policy::new(), working(&world, &ended));

@@ -53,7 +53,7 @@ impl Process {
         self.worker.stop().await.unwrap();
     }
 
-    /// Kills it: what it holds in memory is gone, and nobody was told.
+    /// Kills it: what it holds in memory is gone, and no other process was told.
     async fn crash(self) {
         self.worker.crash().await;
     }

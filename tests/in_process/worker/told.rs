@@ -1,4 +1,4 @@
-//! What becomes of tasks is told to those who listen, and failures to those who read the log.
+//! What becomes of tasks is told to listeners, and failures are in the log.
 
 use delayline::{Events, NewTask, Outcome, Policy, Shift, State, Task, defaults};
 use tokio::time::timeout;
@@ -89,7 +89,7 @@ async fn each_event_is_the_task_as_its_row_has_become() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_listens_too_slowly_is_told_how_much_was_missed() {
+async fn a_listener_that_is_too_slow_is_told_how_much_it_missed() {
     let world = World::new();
     let mut events = world.scheduler.events();
     let more = 10;

@@ -1,4 +1,4 @@
-//! Wake-ups: early, twice, lost, foreign, or of a kind that nobody here handles.
+//! Wake-ups: early, twice, lost, foreign, or of a kind that no worker here handles.
 
 use std::sync::Mutex;
 
@@ -73,7 +73,7 @@ async fn of_wake_ups_of_one_task_in_one_batch_the_newest_counts() {
         let delay = secs(delay);
         world.precise.send(&[Departure { wake, delay }]).await.unwrap();
     }
-    // While both who receive are busy with the wake-ups of others they gather.
+    // While both receivers are busy with other wake-ups they gather.
     world.store.hold(Op::Arrive);
     let one = schedule(&world, KIND, 5_000).await;
     let other = schedule(&world, KIND, 6_000).await;
@@ -103,7 +103,7 @@ async fn a_foreign_or_past_or_future_wake_up_is_dropped() {
     let before = world.every_row().await;
     let unknown = Wake {
         id: world.clock.new_id(),
-        kind: Kind::from("nobody's"),
+        kind: Kind::from("unknown"),
         version: 1,
     };
     let foreign = [
@@ -215,7 +215,7 @@ async fn a_hop_is_recorded_before_it_is_sent() {
         assert_eq!(log(), sent, "lost answer: {lost_answer}");
         assert_eq!(world.row(row.id).await.version, 2);
         world.settle().await;
-        // Whose answer was lost is not sent on: nobody knows who has won. The sweep goes on from there.
+        // A wake-up whose answer was lost is not sent on: it is not known which has won. The sweep goes on from there.
         let times = world.runs.times();
         assert!(matches!(times[..], [10_000..=11_000]), "{times:?}");
     }
@@ -255,7 +255,7 @@ async fn a_task_of_a_kind_without_a_handler_waits_for_a_worker_that_has_it() {
     let _worker = world.work();
     let row = schedule(&world, "other", 3_000).await;
     world.pass_until(2_500).await;
-    // Its hops are moved on by whoever meets them.
+    // A worker without a handler for its kind sends its wake-ups on all the same.
     assert_eq!(world.row(row.id).await.hop, 2);
     world.pass_until(60_000).await;
     let waiting = world.row(row.id).await;
@@ -435,7 +435,7 @@ async fn a_backend_that_cannot_receive_is_asked_again_and_every_arrival_is_ackno
     let _worker = Running::start(world.worker().sweep_every(secs(1_000)));
     let row = schedule(&world, KIND, 2_500).await;
     world.pass(secs(5)).await;
-    // Each of the two who receive could not three times, a second apart each.
+    // Each of the two receivers failed three times, a second apart each.
     assert_eq!(world.runs.times(), [3_000]);
     // The one that counted, its double, and one that the store could not be asked about.
     world.store.fail(Op::Arrive, 1_000);

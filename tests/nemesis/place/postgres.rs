@@ -18,7 +18,7 @@ use crate::suspend::signal;
 
 /// What lets the service in, and what lets no client in.
 const LETS_IN: &str = "host all delayline 127.0.0.1/32 trust\n";
-const LETS_NOBODY_IN: &str = "host all delayline 127.0.0.1/32 reject\n";
+const LETS_NO_CLIENT_IN: &str = "host all delayline 127.0.0.1/32 reject\n";
 
 const THROW_ALL_OUT: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                              WHERE usename = 'delayline' AND pid <> pg_backend_pid()";
@@ -143,7 +143,7 @@ impl Place for Postgres {
             Harm::Revoked => self.alter("REVOKE ALL ON delayline_tasks FROM delayline").await,
             Harm::LockedOut => {
                 let rules = self.server.folder().join("data/pg_hba.conf");
-                fs::write(rules, LETS_NOBODY_IN).unwrap();
+                fs::write(rules, LETS_NO_CLIENT_IN).unwrap();
                 let mut admin = self.admin().await;
                 self.reload();
                 run(&mut admin, THROW_ALL_OUT).await.unwrap();

@@ -9,7 +9,7 @@ use delayline::{Answer, Error, Scheduled, Task, TaskId, Timestamp};
 use super::{Ground, Locked, locked, now, same};
 use crate::model::Model;
 
-/// An open transaction: what it did is seen by nobody, and what it touched is locked, until it is committed or dropped.
+/// An open transaction: no other sees what it did, and what it touched is locked, until it is committed or dropped.
 #[derive(Debug)]
 pub(crate) struct Open {
     ground: Arc<Ground>,
@@ -131,7 +131,7 @@ impl Open {
         Ok(finished)
     }
 
-    /// Does what it did, each statement as at its time; nobody else has touched its rows since.
+    /// Does what it did, each statement as at its time; no other transaction has touched its rows since.
     pub(crate) fn commit(mut self) {
         let ground = Arc::clone(&self.ground);
         let mut state = ground.state();

@@ -139,7 +139,7 @@ impl Ledger {
         let (_, heard) = process.heard;
         let heard_after = process.heard_after.clone();
         let ahead = |steps_made: usize| steps_made.checked_sub(1).map_or(0, |last| steps[last]);
-        // Who has not heard of a step goes by the time that it would be without.
+        // A worker that has not heard of a step goes by the time that it would be without.
         let believed = now.shifted(ahead(heard) - ahead(steps.len()));
         let story = book.stories.entry(task.id).or_default();
         let owned = row

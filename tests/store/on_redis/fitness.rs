@@ -52,7 +52,7 @@ async fn a_scheduler_gives_nothing_to_a_server_that_would_remove_it() {
 }
 
 #[tokio::test]
-async fn who_may_neither_ask_nor_publish_is_told_what_that_costs() {
+async fn a_user_who_may_neither_ask_nor_publish_is_told_what_that_costs() {
     let server = RedisServer::start();
     let rules = ["on", ">s3cret", "~*", "+@all", "-info", "resetchannels"];
     run(

@@ -35,7 +35,7 @@ impl Servers {
 
     pub(crate) fn behind_sentinels_over_tls() -> Self {
         static SERVERS: Shared<RedisSentinel> = Shared::new();
-        // Whom sentinels name is asked whether it is the master.
+        // A server that sentinels name is asked whether it is the master.
         let rules = rules(&format!("{SINGLE} +role"));
         let servers = SERVERS.get(|| RedisSentinel::start_with_tls(&rules));
         Self::of(trusting(&servers.url(), &servers.ca()), servers)
@@ -106,7 +106,7 @@ async fn assert_just_enough(commands: &str, mut servers: Vec<Connection>) {
                 .split_whitespace()
                 .filter(|command| !is_used(command))
                 .collect();
-            // Only who hears nothing for a while asks whether somebody is there.
+            // Only a client that hears nothing for a while asks whether the server is there.
             if unused != ["+ping"] {
                 break unused;
             }

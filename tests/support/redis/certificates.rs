@@ -31,10 +31,10 @@ impl Certificates {
     }
 
     /// Certificate and key of `server` or `client`.
-    pub(super) fn of(&self, whom: &str) -> (PathBuf, PathBuf) {
+    pub(super) fn of(&self, holder: &str) -> (PathBuf, PathBuf) {
         (
-            self.file(&format!("{whom}.pem")),
-            self.file(&format!("{whom}.key")),
+            self.file(&format!("{holder}.pem")),
+            self.file(&format!("{holder}.key")),
         )
     }
 
@@ -60,10 +60,10 @@ impl Certificates {
         );
     }
 
-    fn certify(&self, whom: &str, extensions: &str) {
+    fn certify(&self, holder: &str, extensions: &str) {
         let [request, certificate, extensions_file] =
-            ["csr", "pem", "ext"].map(|ending| format!("{whom}.{ending}"));
-        self.request(whom, "/CN=localhost", &["-out", &request]);
+            ["csr", "pem", "ext"].map(|ending| format!("{holder}.{ending}"));
+        self.request(holder, "/CN=localhost", &["-out", &request]);
         fs::write(self.file(&extensions_file), extensions).expect("a file");
         openssl(
             &self.folder,
@@ -88,8 +88,8 @@ impl Certificates {
     }
 
     /// Makes a key, which takes no time on this curve, and a certificate request with it.
-    fn request(&self, whom: &str, subject: &str, args: &[&str]) {
-        let key = format!("{whom}.key");
+    fn request(&self, holder: &str, subject: &str, args: &[&str]) {
+        let key = format!("{holder}.key");
         let common = [
             "req",
             "-newkey",

@@ -150,7 +150,7 @@ impl RedisCluster {
 
     /// The slot of a key.
     pub(crate) fn slot_of(&self, key: &str) -> u16 {
-        self.ask(self.anyone(), &["CLUSTER", "KEYSLOT", key])
+        self.ask(self.any_node(), &["CLUSTER", "KEYSLOT", key])
     }
 
     /// Which node is master of a slot, as soon as all living nodes agree on it.
@@ -235,7 +235,7 @@ impl RedisCluster {
         self.nodes().filter(|&node| self.lives(node))
     }
 
-    fn anyone(&self) -> usize {
+    fn any_node(&self) -> usize {
         self.living().next().expect("a living node")
     }
 

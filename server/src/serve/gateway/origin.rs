@@ -164,7 +164,10 @@ mod tests {
             assert!(first.is_before(&then) && !then.is_before(&first), "{why}");
         }
         let (one, other) = (origin(5, Some(1), "a"), origin(5, Some(1), "b"));
-        assert!(!one.is_before(&other) && !other.is_before(&one), "who knows?");
+        assert!(
+            !one.is_before(&other) && !other.is_before(&one),
+            "neither is known to be the first"
+        );
     }
 
     #[test]

@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn who_finds_no_room_waits_and_is_refused_in_the_end() {
+    async fn a_request_without_room_waits_and_is_refused_in_the_end() {
         let room = Room::new(3 << 20, false).of("");
         let first = room.hold(2 << 20).await.unwrap();
         let begin = Instant::now();

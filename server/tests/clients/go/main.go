@@ -92,7 +92,7 @@ func main() {
 	for !run.isComplete() && !run.isPatienceOver() {
 		time.Sleep(50 * time.Millisecond)
 	}
-	// The end is without farewells, which can take seconds: the groups are its own, so nobody waits for its queues.
+	// The end is without farewells, which can take seconds: the groups are its own, so no consumer waits for its queues.
 	fmt.Println(run.report())
 }
 

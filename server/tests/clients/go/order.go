@@ -241,7 +241,7 @@ func (o *order) arrived(at int64, id string) {
 	o.ids[id] = true
 }
 
-// What follows is for those who hold the lock.
+// What follows is for callers that hold the lock.
 
 func (o *order) isUnanswered() bool {
 	return o.sent && o.change != none && o.fate == open

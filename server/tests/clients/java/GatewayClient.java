@@ -113,7 +113,7 @@ public final class GatewayClient {
             failure.printStackTrace();
             System.exit(1);
         }
-        // Without farewells, which can take seconds: the groups are its own, so nobody waits for its queues.
+        // Without farewells, which can take seconds: the groups are its own, so no consumer waits for its queues.
         System.exit(0);
     }
 

@@ -167,7 +167,7 @@ async fn four_go_on_at_once_and_a_fifth_is_refused() {
 }
 
 #[tokio::test]
-async fn who_may_change_may_look_and_who_may_look_may_not_stop_it() {
+async fn a_token_that_may_change_may_look_and_one_that_may_look_may_not_stop_it() {
     let server = Server::configured(&format!("{ANY_PORT}{TOKENS}"));
     let ask = async |method: Method, path: &str, token: &str| {
         Answer::of(server.request(method, path).bearer_auth(token)).await
@@ -190,7 +190,7 @@ async fn who_may_change_may_look_and_who_may_look_may_not_stop_it() {
     ask(Method::GET, "/v1/bulk", "worker")
         .await
         .refuses(403, "may not read nor change");
-    ask(Method::GET, "/v1/bulk/0", "nobody")
+    ask(Method::GET, "/v1/bulk/0", "unknown")
         .await
         .refuses(401, "no token");
     assert_eq!(ask(Method::POST, "/v1/bulk", "shop").await.status, 405);

@@ -96,7 +96,7 @@ impl HttpCallers {
             calls_are_over: AtomicBool::new(false),
             work_is_over: AtomicBool::new(false),
         });
-        let chance = |who: u64| Rng::with_seed(seed ^ (who << 32));
+        let chance = |number: u64| Rng::with_seed(seed ^ (number << 32));
         let callers = vec![
             tokio::spawn(Arc::clone(&shared).schedule_jobs(chance(1))),
             tokio::spawn(Arc::clone(&shared).pause(chance(2))),

@@ -152,7 +152,7 @@ pub(super) fn body(number: usize) -> Vec<u8> {
 /// Takes note of a message that was received.
 type Note = fn(&mut Seen, Received);
 
-/// Who sends, and sees.
+/// A service that sends messages, and takes note of what it receives.
 pub(super) struct Producer {
     name: String,
     publisher: Publisher,

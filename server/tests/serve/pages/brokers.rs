@@ -27,7 +27,7 @@ async fn what_the_server_stands_on_is_told_and_how_tasks_came_to_start() {
 async fn one_that_does_not_answer_is_told_beside_the_others() {
     use crate::server::ANY_PORT;
 
-    // Port 1 is nobody's.
+    // Nothing listens on port 1.
     let server = Server::configured(&format!("{ANY_PORT}[redis]\nurl = \"redis://127.0.0.1:1\"\n"));
     let browser = Browser::new(&server);
     let page = browser.get("/brokers").await;

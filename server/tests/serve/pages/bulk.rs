@@ -12,7 +12,7 @@ async fn scheduled(server: &Server, count: usize) {
     assert_eq!(server.post("/v1/tasks", tasks).await.status, 200);
 }
 
-/// Asks how many would be changed: by the form of a list, with what somebody has chosen in it.
+/// Asks how many would be changed: by the form of a list, with what an operator has chosen in it.
 async fn check(browser: &Browser, list: &str, chosen: &[(&str, &str)]) -> Page {
     let mut fields = browser.get(list).await.form("/bulk/check");
     let chosen = chosen.iter();

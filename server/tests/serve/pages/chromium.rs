@@ -71,7 +71,7 @@ impl Chromium {
         self.page.as_ref().unwrap()
     }
 
-    /// Goes to the page of an address, whosever it is.
+    /// Goes to the page of an address, of this server or another.
     pub(super) async fn at(&self, url: &str) {
         self.page().goto(url).await.unwrap();
     }
@@ -157,7 +157,7 @@ impl Chromium {
         self.tell("Emulation.setDeviceMetricsOverride", size).await;
     }
 
-    /// As a person has it who wants it dark, or light.
+    /// As for a user who wants it dark, or light.
     pub(super) async fn prefer(&self, scheme: &str) {
         let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         self.tell("Emulation.setEmulatedMedia", features).await;
@@ -173,7 +173,7 @@ impl Chromium {
         self.page().cdp().send_raw(what, how).await.unwrap();
     }
 
-    /// Ends if nothing has failed in any page, and nobody else was asked for anything.
+    /// Ends if nothing has failed in any page, and no other server was asked for anything.
     pub(crate) async fn end_well(mut self) {
         let log = self.page().browser_log().await.unwrap();
         let wrong: Vec<_> = log.iter().filter(|entry| entry.level == "SEVERE").collect();

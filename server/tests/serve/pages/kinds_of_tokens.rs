@@ -1,4 +1,4 @@
-//! Who sees which kinds.
+//! Which kinds a token sees.
 
 use reqwest::{Method, StatusCode};
 use serde_json::json;

@@ -129,7 +129,7 @@ async fn a_cancel_is_undone_while_its_seconds_are_counted_and_not_after_them() {
 }
 
 #[tokio::test]
-async fn who_is_signed_in_and_follows_a_link_from_elsewhere_does_not_sign_in_again() {
+async fn a_visitor_who_is_signed_in_and_follows_a_link_from_elsewhere_does_not_sign_in_again() {
     let server = Server::configured(&tokens(&[("operator", "\"read\"")]));
     let browser = Chromium::new(&server).await;
     browser.go("/").await;
@@ -146,7 +146,7 @@ async fn who_is_signed_in_and_follows_a_link_from_elsewhere_does_not_sign_in_aga
 }
 
 #[tokio::test]
-async fn who_looks_at_many_pages_does_not_wait_for_those_that_are_left() {
+async fn a_visitor_of_many_pages_does_not_wait_for_those_that_are_left() {
     let server = Server::start();
     let browser = Chromium::new(&server).await;
     for _ in 0..3 {

@@ -23,7 +23,7 @@ async fn what_is_late_is_said_first_and_what_is_paused_is_not_late() {
         .put("/v1/tasks/slow.kind/4", json!({"after": "30m"}))
         .await
         .is(201, "new");
-    // Nobody asks for claims, so they become late.
+    // No worker asks for claims, so they become late.
     let late = loop {
         let page = browser.get("/").await;
         if !page.text.contains("Nothing is late.") {

@@ -48,7 +48,7 @@ async fn six_questions_are_answered_within_two_clicks_on_a_telephone() {
     tap(&browser, ".tile[href='/tasks?due=1h']").await;
     browser.says("order-8").await;
 
-    // Where is the order? One for the search, and one to the task, where it is told who has moved it, and why.
+    // Where is the order? One for the search, and one to the task, which says who has moved it, and why.
     browser.go("/").await;
     tap(&browser, "#q").await;
     browser.type_keys("order-7" + Key::Enter).await;

@@ -45,7 +45,7 @@ pub(super) async fn scheduled_by(server: &Server, token: &str) -> String {
 }
 
 #[tokio::test]
-async fn who_is_not_signed_in_sees_nothing_and_comes_back_to_the_page() {
+async fn a_visitor_who_is_not_signed_in_sees_nothing_and_comes_back_to_the_page() {
     let server = Server::configured(&usual());
     let browser = Browser::new(&server);
     for path in super::PAGES {

@@ -85,9 +85,9 @@ async fn a_dead_task_is_dismissed_and_no_other() {
     let ended = server.post(&format!("/v1/claims/{claim}/discard"), discard).await;
     assert_eq!(ended.status, 200, "{ended:?}");
     browser.get(&format!("/tasks/{id}")).await.says(&button);
-    let page = done(&browser, &id, "dismiss", &[("reason", "nobody wants it")]).await;
+    let page = done(&browser, &id, "dismiss", &[("reason", "no longer wanted")]).await;
     page.says("Dismissed: it has ended for good.");
-    page.says("nobody wants it");
+    page.says("no longer wanted");
     page.does_not_say(&button);
     assert_eq!(server.get("/v1/tasks/k/1").await.body["state"], "cancelled");
 }
@@ -112,7 +112,7 @@ async fn a_task_that_has_ended_is_run_again() {
 }
 
 #[tokio::test]
-async fn what_has_happened_is_told_with_who_and_why() {
+async fn what_has_happened_is_told_with_actor_and_reason() {
     let server = Server::start();
     let browser = Browser::new(&server);
     let id = scheduled(&server, "1", "1h").await;

@@ -1,10 +1,10 @@
-//! Rows that somebody keeps locked, and rows that cannot be read.
+//! Rows that another caller keeps locked, and rows that cannot be read.
 
 use super::*;
 use crate::store::engine::patience::ENOUGH;
 
 #[tokio::test(start_paused = true)]
-async fn a_row_that_stays_locked_is_an_error_that_passes_and_holds_up_no_other() {
+async fn a_row_that_stays_locked_is_a_transient_error_and_holds_up_no_other() {
     let fixture = Fixture::new(LONG).await;
     fixture.others.locked.lock().unwrap().insert(id(1));
     let began = fixture.clock.instant();
@@ -70,7 +70,7 @@ async fn a_worker_waits_for_no_row_that_is_locked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_row_that_cannot_be_read_is_an_error_of_who_means_it_alone() {
+async fn a_row_that_cannot_be_read_is_an_error_only_for_calls_that_name_it() {
     let fixture = Fixture::new(LONG).await;
     fixture.others.unreadable.lock().unwrap().insert(id(1));
     let changes = vec![change(1, Verb::Cancel), change(2, Verb::Cancel)];

@@ -1,10 +1,10 @@
-//! Rows that somebody else writes between the reading and the writing.
+//! Rows that another caller writes between the reading and the writing.
 
 use super::*;
 use crate::store::engine::patience::ENOUGH;
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_else_was_quicker_with_is_read_again_and_decided_anew() {
+async fn a_row_that_another_caller_wrote_first_is_read_again_and_decided_anew() {
     let fixture = Fixture::new(LONG).await;
     fixture.meanwhile(vec![later(1)]);
     let answers = fixture
@@ -17,7 +17,7 @@ async fn what_somebody_else_was_quicker_with_is_read_again_and_decided_anew() {
     assert!(answers.iter().all(Answer::is_done), "{answers:?}");
     assert_eq!((versions, fixture.get(1).await.version), (vec![3, 2], 3));
 
-    // Who says what it has to be like is told that it is not.
+    // A caller that says what it has to be like is told that it is not.
     fixture.meanwhile(vec![later(3)]);
     let expect = Expect::Version(1);
     let cancel = Change {
@@ -30,7 +30,7 @@ async fn what_somebody_else_was_quicker_with_is_read_again_and_decided_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_row_that_others_always_are_quicker_with_is_an_error_that_passes() {
+async fn a_row_that_other_callers_always_write_first_is_a_transient_error() {
     let fixture = Fixture::new(LONG).await;
     fixture.meanwhile(vec![later(1)]);
     fixture.others.always.store(true, Ordering::Relaxed);
@@ -112,7 +112,7 @@ async fn a_row_to_replace_that_is_gone_meanwhile_is_written_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_of_a_row_that_somebody_else_was_quicker_with_is_lost() {
+async fn a_step_of_a_row_that_another_caller_wrote_first_is_lost() {
     let fixture = Fixture::new(LONG).await;
     fixture.meanwhile(vec![later(1)]);
     let hops = [1, 2].map(|number| Step::hop(id(number), 1, LONG));

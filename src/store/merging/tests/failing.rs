@@ -41,7 +41,7 @@ async fn a_row_that_cannot_be_written_fails_its_own_caller_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_goes_away_takes_nobody_with_it() {
+async fn a_caller_that_goes_away_takes_no_other_with_it() {
     let world = World::<2>::new();
     let busy = world.busy().await;
     let callers = world.callers(0..3);
@@ -52,7 +52,7 @@ async fn a_caller_that_goes_away_takes_nobody_with_it() {
     settled().await;
     world.hold(false);
     settled().await;
-    // Whose call was not made yet has no row.
+    // A caller whose call was not made yet has no row.
     assert_eq!(world.calls(), [2]);
     assert!(world.is_there(0).await && !world.is_there(1).await && world.is_there(2).await);
 }
@@ -104,7 +104,7 @@ async fn a_call_that_takes_long_does_not_hold_up_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_who_needs_what_is_locked_waits_for_it() {
+async fn only_callers_that_want_a_locked_row_wait_for_it() {
     let world = World::<2>::with(|store| store.locked = Some(id(7)));
     let _busy = world.busy().await;
     let few = world.callers(0..7);

@@ -10,7 +10,7 @@ async fn what_comes_meanwhile_is_one_call<const CALLS: usize>() {
     let callers = world.callers(0..64);
     settled().await;
     assert_eq!(world.waiting(), CALLS, "so many are in flight, and no more");
-    // Whose rows are written, but not yet for sure, is not answered.
+    // A caller whose rows are written, but not yet for sure, is not answered.
     assert!(busy.iter().chain(&callers).all(|caller| !caller.is_finished()));
     assert!(world.is_there(1_000_000).await && !world.is_there(0).await);
     world.hold(false);
@@ -30,7 +30,7 @@ async fn what_comes_while_two_calls_are_in_flight_is_one_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_alone_waits_for_nobody() {
+async fn a_caller_that_is_alone_does_not_wait() {
     let world = World::<2>::new();
     let begun = world.store.clock.instant();
     for number in 0..5 {

@@ -1,4 +1,4 @@
-//! Renewals, and who meets them.
+//! Renewals, and the calls that meet them.
 
 use std::time::Duration;
 
@@ -91,7 +91,7 @@ async fn a_claim_that_was_renewed_meanwhile_is_finished_or_its_transaction_repea
 }
 
 #[tokio::test]
-async fn a_renewed_claim_is_not_swept_and_takes_nobodys_place() {
+async fn a_renewed_claim_is_not_swept_and_takes_no_place_from_others() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     store.insert_all(due_rows(1..=4)).await.unwrap();

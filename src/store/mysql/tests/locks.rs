@@ -1,4 +1,4 @@
-//! Rows that somebody else has locked, and transactions that cross.
+//! Rows that another connection has locked, and transactions that cross.
 
 use std::time::Duration;
 
@@ -23,11 +23,11 @@ pub(super) async fn lock(other: &mut MySqlConnection, which: &str) {
 }
 
 /// Waits until none does.
-pub(super) async fn nobody_waits(other: &mut MySqlConnection) {
+pub(super) async fn no_session_waits(other: &mut MySqlConnection) {
     waiting(other).await;
 }
 
-/// The server looks anew only when nobody has asked for 0.1 s, or says what it has said: so one test asks after the
+/// The server looks anew only when no test has asked for 0.1 s, or says what it has said: so one test asks after the
 /// other, or together they would never let it look.
 static ASKING: Mutex<()> = Mutex::const_new(());
 
@@ -63,7 +63,7 @@ fn sweep() -> Sweep {
 }
 
 #[tokio::test]
-async fn a_locked_row_is_left_to_others_and_nobody_waits() {
+async fn a_locked_row_is_left_to_others_and_no_call_waits() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     fixture.insert(due_rows([1, 2])).await;
@@ -191,7 +191,7 @@ async fn verbs_do_not_wait_for_a_running_row_that_is_locked() {
 }
 
 #[tokio::test]
-async fn who_is_waited_for_never_waits_in_turn() {
+async fn a_transaction_that_is_waited_for_never_waits_in_turn() {
     let fixture = Fixture::new().await;
     fixture.insert(due_rows([1, 2])).await;
     let mut other = fixture.foreign().await;
@@ -211,7 +211,7 @@ async fn who_is_waited_for_never_waits_in_turn() {
 }
 
 #[tokio::test]
-async fn who_has_nothing_to_write_begins_no_transaction() {
+async fn a_call_that_writes_nothing_begins_no_transaction() {
     let fixture = Fixture::new().await;
     let builder = super::MySqlStore::builder(fixture.url.parse().unwrap());
     let store = builder.connections(1).connect().await.unwrap();
@@ -239,7 +239,7 @@ async fn questions(store: &super::MySqlStore) -> u64 {
 }
 
 #[tokio::test]
-async fn a_call_that_is_abandoned_holds_up_nobody() {
+async fn a_call_that_is_abandoned_holds_up_no_other() {
     let fixture = Fixture::new().await;
     fixture.insert(due_rows([1, 2])).await;
     let mut other = fixture.foreign().await;

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use sqlx::MySqlConnection;
 
-use super::locks::nobody_waits;
+use super::locks::no_session_waits;
 use super::{Fixture, MySqlStore, is, run};
 use crate::store::sql::tests::locked::{Locking, locked_rows};
 use crate::store::{NewRow, Transaction};
@@ -49,7 +49,7 @@ impl Locking for Fixture {
     }
 
     async fn until_none_waits(&self) {
-        nobody_waits(&mut self.foreign().await).await;
+        no_session_waits(&mut self.foreign().await).await;
     }
 }
 

@@ -191,11 +191,11 @@ async fn long_errors_are_cut_and_written_in_several_statements() {
 }
 
 #[tokio::test]
-async fn a_row_that_makes_no_sense_is_an_error_but_stops_nobody_else() {
+async fn a_row_that_makes_no_sense_is_an_error_but_holds_up_no_other() {
     let fixture = Fixture::new().await;
     fixture.insert(due_rows([9])).await;
     let mut other = fixture.foreign().await;
-    // Nor does a column of a later release, to whom has worked before.
+    // Nor is a column of a later release an error for a connection that was there before.
     run(
         &mut other,
         "ALTER TABLE delayline_tasks ADD COLUMN tenant INT NOT NULL DEFAULT 1",

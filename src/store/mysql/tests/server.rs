@@ -7,7 +7,7 @@ use crate::store::mysql::MySqlStore;
 use crate::store::sql::tests::each::Each;
 
 #[tokio::test]
-async fn a_server_that_is_away_is_a_passing_error_and_usable_as_soon_as_it_is_back() {
+async fn a_server_that_is_away_is_a_transient_error_and_usable_as_soon_as_it_is_back() {
     let server = Server::start(Database::MariaDb);
     let store = MySqlStore::connect(&server.url()).await.unwrap();
     store.migrate().await.unwrap();

@@ -48,7 +48,7 @@ async fn a_call_that_gets_no_answer_fails_and_its_connection_is_not_used_again()
 }
 
 #[tokio::test]
-async fn a_server_that_answers_nobody_is_a_passing_error() {
+async fn a_server_that_does_not_answer_is_a_transient_error() {
     let fixture = Fixture::new().await;
     let (proxy, store) = proxied(&fixture).await;
     for network in [Network::Frozen, Network::Unanswered] {

@@ -251,7 +251,7 @@ async fn the_settings_of_a_service_do_not_matter() {
 async fn no_payload_is_logged() {
     let fixture = Fixture::new().await;
     // Not before the driver has logged something: of a place that another test reaches first, which does not listen, `tracing`
-    // may remember that nobody does.
+    // may remember that no test does.
     let (logged, _listening) = Logged::by_thread(Level::TRACE);
     let secret = |number: usize| NewRow {
         payload: b"geheim".to_vec(),

@@ -57,7 +57,7 @@ async fn every_name_that_is_allowed_works() {
 }
 
 #[tokio::test]
-async fn a_password_is_told_to_nobody() {
+async fn a_password_is_never_shown() {
     let away = "postgres://me:s3cret@127.0.0.1:1/db";
     let error = PostgresStore::connect(away).await.unwrap_err();
     assert!(error.is_transient(), "{error}");
@@ -156,7 +156,7 @@ async fn a_server_that_is_back_is_used_at_once() {
 }
 
 #[tokio::test]
-async fn a_connection_that_somebody_ended_is_replaced() {
+async fn a_connection_that_was_terminated_is_replaced() {
     let fixture = Fixture::new().await;
     fixture.store.insert_all(due_rows([1])).await.unwrap();
     let mut other: PgConnection = fixture.foreign().await;

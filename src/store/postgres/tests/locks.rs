@@ -1,4 +1,4 @@
-//! Rows that somebody else has locked, and calls that the database gives up.
+//! Rows that another connection has locked, and calls that the database gives up.
 
 use std::time::Duration;
 
@@ -158,7 +158,7 @@ async fn a_verb_neither_waits_for_a_running_row_nor_locks_it() {
 }
 
 #[tokio::test]
-async fn who_is_waited_for_never_waits_in_turn() {
+async fn a_transaction_that_is_waited_for_never_waits_in_turn() {
     let fixture = Fixture::new().await;
     fixture.store.insert_all(due_rows([1, 2])).await.unwrap();
     let mut other = fixture.foreign().await;

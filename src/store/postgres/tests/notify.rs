@@ -81,7 +81,7 @@ async fn one_batch_tells_once_and_only_of_what_is_due_soon() {
 }
 
 #[tokio::test]
-async fn where_nobody_tells_nobody_hears() {
+async fn a_store_without_notify_is_never_notified() {
     let fixture = Fixture::new().await;
     fixture.store.insert_all(due_rows([1])).await.unwrap();
     let heard = tokio::time::timeout(Duration::from_millis(50), fixture.store.notified()).await;

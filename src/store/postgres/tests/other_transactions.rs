@@ -44,7 +44,7 @@ impl Locking for Fixture {
     }
 
     async fn until_none_waits(&self) {
-        self.nobody_waits().await;
+        self.no_session_waits().await;
     }
 }
 

@@ -211,7 +211,7 @@ async fn of_a_burst_into_a_new_table_no_more_is_read_than_is_taken() {
     let fixture = Fixture::new().await;
     let statements = &fixture.store.database.statements;
     let mut other = fixture.foreign().await;
-    // Nobody has gathered statistics yet, or did so when there was nothing.
+    // No statistics have been gathered yet, or they were when there was nothing.
     run(
         &mut other,
         "ALTER TABLE delayline_tasks SET (autovacuum_enabled = off)",

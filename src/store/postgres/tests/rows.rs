@@ -66,7 +66,7 @@ async fn a_row_that_makes_no_sense_does_not_keep_others_from_running() {
 
 /// While one release takes the place of the other both are at work, on one table.
 #[tokio::test]
-async fn columns_and_states_of_a_later_release_stop_nobody() {
+async fn columns_and_states_of_a_later_release_do_not_stop_an_earlier_one() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     store.insert_all(due_rows(1..=4)).await.unwrap();
@@ -130,7 +130,7 @@ async fn the_last_moment_in_the_statements_is_the_last_moment() {
     );
 }
 
-/// PostgreSQL ends the connection of who sends more than 1 GiB at once.
+/// PostgreSQL ends the connection of a client that sends more than 1 GiB at once.
 #[tokio::test]
 async fn a_batch_that_no_message_could_carry_goes_in_several_statements() {
     let fixture = Fixture::new().await;

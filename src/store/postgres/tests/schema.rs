@@ -1,4 +1,4 @@
-//! The schema: made once, by whomever, and known to be there.
+//! The schema: made once, by any process, and known to be there.
 
 use std::time::Duration;
 

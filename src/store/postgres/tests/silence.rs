@@ -72,7 +72,7 @@ async fn a_call_that_gets_no_answer_fails_and_its_connection_is_not_used_again()
 }
 
 #[tokio::test]
-async fn a_server_that_answers_nobody_is_a_passing_error() {
+async fn a_server_that_does_not_answer_is_a_transient_error() {
     let fixture = Fixture::new().await;
     let (proxy, store) = proxied(&fixture).await;
     for network in [Network::Frozen, Network::Unanswered] {
@@ -128,7 +128,7 @@ async fn a_name_that_leads_elsewhere_is_followed_within_half_an_hour() {
 }
 
 #[tokio::test]
-async fn who_listens_follows_a_name_as_well() {
+async fn a_listener_follows_a_name_as_well() {
     let fixture = Fixture::new().await;
     let (proxy, store) = listening(&fixture).await;
     let elsewhere = Proxy::start(server(&fixture)).await;
@@ -139,7 +139,7 @@ async fn who_listens_follows_a_name_as_well() {
 }
 
 #[tokio::test]
-async fn who_listens_to_a_connection_that_fell_silent_listens_to_another() {
+async fn a_listener_replaces_a_connection_that_fell_silent() {
     let fixture = Fixture::new().await;
     let (proxy, store) = listening(&fixture).await;
     let before = proxy.connections();

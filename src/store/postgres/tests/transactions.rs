@@ -114,7 +114,7 @@ async fn at_a_higher_level_a_conflict_is_transient() {
         assert!(error.is_transient(), "{level}: {error}");
         run(&mut service, "ROLLBACK").await;
 
-        // Without anybody else it is as ever.
+        // Without another transaction it is as ever.
         begin(&mut service, level).await;
         let mut joined = store.join(&mut service);
         let inserted = joined

@@ -35,7 +35,7 @@ async fn unanswered<T>(near: &RedisStore, before: &Task, call: &JoinHandle<T>) {
 /// Cuts the line of a call whose effect is there, and gives what it is answered.
 async fn cut<T>(near: &RedisStore, proxy: &Proxy, before: &Task, call: JoinHandle<T>) -> T {
     unanswered(near, before, &call).await;
-    // Somebody is quicker than a second try would be.
+    // A worker claims what is due before a second try could come.
     near.ready(&claim(9)).await.unwrap();
     proxy.reset();
     proxy.set(Network::Open);
@@ -152,7 +152,7 @@ async fn in_a_cluster_too_what_is_answered_is_never_wrong() {
         });
         tokio::time::sleep(Duration::from_micros(100 * (n % 20))).await;
         tokio::task::block_in_place(|| cluster.ask_masters(&["CLIENT", "KILL", "TYPE", "normal"]));
-        // Whoever is quicker than a second try would be.
+        // A worker claims what is due before a second try could come.
         while near.ready(&claim(9)).await.is_err() {}
         match changing.await.unwrap() {
             Ok(Answer::Done(after)) => assert_eq!(after.version, before.version + 1),

@@ -125,7 +125,7 @@ async fn a_row_that_cannot_be_read_is_named_and_keeps_no_other_from_running() {
         }
         let kept = get(&mut admin, rows, task.id.as_bytes());
         assert_eq!(kept, garbled, "it is not touched");
-        // Whoever can read it, a later release perhaps, finds it where it belongs.
+        // A process that can read it, of a later release perhaps, finds it where it belongs.
         set(&mut admin, rows, task.id.as_bytes(), &value);
         for index in ["due", "wake"] {
             let key = format!("{{delayline:tasks:0}}:{index}:0:{KIND}");
@@ -193,7 +193,7 @@ async fn members_that_do_not_belong_to_an_index_hold_up_no_row() {
             }
             put(&mut admin, format!("{tag}:wake:2:{KIND}"), 1, &[7; 16]);
             for first in ["first:wake:0", "first:wake:1", "first:wake:2", "first:due:0"] {
-                for kind in [KIND, "ghost", "nobody", ""] {
+                for kind in [KIND, "ghost", "nothing", ""] {
                     put(&mut admin, format!("{tag}:{first}"), 1, kind.as_bytes());
                 }
             }

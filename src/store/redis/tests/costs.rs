@@ -71,7 +71,7 @@ async fn an_idle_store_is_hardly_asked() {
             assert_eq!(store.purge(100).await.unwrap(), 0);
         }
         let (after, _) = counted(&mut admin);
-        // Each shard once more at the most, should eight seconds pass on the way; and who looks how many shards there are.
+        // Each shard once more at the most, should eight seconds pass meanwhile; and one call for the number of shards.
         let asked = after - before;
         assert!(
             asked <= 2 * u64::from(shards) + 2,
@@ -89,7 +89,7 @@ async fn an_idle_store_is_hardly_asked() {
         .await;
         let found = store.sweep(&claim(1), &sweep).await.unwrap().found;
         assert_eq!(found.claimed.len(), 1, "{shards} shards");
-        // And who writes without being answered has perhaps written.
+        // And a call that writes without being answered has perhaps written.
         store.sweep(&claim(1), &sweep).await.unwrap();
         store.sweep(&claim(1), &sweep).await.unwrap();
         let (before, _) = counted(&mut admin);
@@ -100,7 +100,7 @@ async fn an_idle_store_is_hardly_asked() {
     }
 }
 
-/// Changes of callers who come at once, each by itself: their answers, and how often scripts were called.
+/// Changes of callers that come at once, each by itself: their answers, and how often scripts were called.
 async fn changed_at_once(
     store: &RedisStore,
     admin: &mut redis::Connection,
@@ -125,7 +125,7 @@ async fn changed_at_once(
 }
 
 #[tokio::test]
-async fn callers_who_come_at_once_share_calls_and_each_hears_of_its_own_change() {
+async fn callers_that_come_at_once_share_calls_and_each_hears_of_its_own_change() {
     let server = RedisServer::start();
     let store = open(&server, 1);
     fill(&store, 100, later).await;

@@ -75,7 +75,7 @@ async fn every_verb_finds_a_row_by_an_id_that_does_not_say_where_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_row_that_is_there_is_found_by_its_id_whoever_comes_and_goes() {
+async fn a_row_that_is_there_is_found_by_its_id_whatever_other_callers_do() {
     let server = RedisServer::start();
     let mut callers = tokio::task::JoinSet::new();
     let n = astray("a").next().unwrap();

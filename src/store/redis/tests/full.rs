@@ -21,7 +21,7 @@ fn end(task: &Task, ending: Ending) -> Step {
     Step::end(task.id, task.version, ending)
 }
 
-/// Whether it has room again is asked by whoever repeats what failed: no error here is for good.
+/// A caller that repeats what failed finds out whether there is room again: no error here is for good.
 #[tokio::test]
 async fn a_full_server_takes_nothing_new_for_now_and_half_of_nothing() {
     for shards in [1, 4] {

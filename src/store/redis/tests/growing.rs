@@ -20,7 +20,8 @@ fn import(from: &RedisServer, into: &RedisCluster) -> usize {
     keys.len()
 }
 
-/// However many shards a prefix has, its keys can go from one server to a Cluster while nobody works, and all goes on there.
+/// However many shards a prefix has, its keys can be moved from one server to a Cluster while no worker runs, and all
+/// works there.
 #[tokio::test]
 async fn a_prefix_goes_from_one_server_to_a_cluster() {
     let cluster = RedisCluster::start();
@@ -48,7 +49,7 @@ async fn a_prefix_goes_from_one_server_to_a_cluster() {
         drop(store);
         assert!(import(&server, &cluster) > 0);
 
-        // Who asks for no number goes by what is kept.
+        // A store that asks for no number goes by what is kept.
         let builder = RedisStore::builder(&cluster.url()).prefix(&prefix);
         let store = builder.clone().build().unwrap();
         let checked = async { while store.check().await.is_err_and(|error| error.is_transient()) {} };

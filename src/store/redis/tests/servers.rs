@@ -29,7 +29,7 @@ async fn a_server_that_forgets_all_is_as_a_new_one() {
             Some(after.clone())
         );
         assert_eq!(other.ready(&claim(1)).await.unwrap().found[0].id, after.id);
-        // Who knows the number says it again to a server that has lost it.
+        // A store that knows the number says it again to a server that has lost it.
         assert_eq!(other.database.shards.ask().await.unwrap(), shards);
         let any = RedisStore::new(&server.url()).unwrap();
         assert_eq!(any.database.shards().await.unwrap(), shards);

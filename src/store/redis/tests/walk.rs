@@ -165,8 +165,8 @@ async fn indexes_are_those_of_the_rows_after_every_step() {
     }
 }
 
-/// Many callers who insert, redrive, cancel, run and purge rows of two keys, while somebody looks all the time whether a
-/// key has two live rows.
+/// Many callers that insert, redrive, cancel, run and purge rows of two keys, while the test checks all the time that
+/// no key has two live rows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_key_never_has_two_live_rows() {
     const CALLERS: u64 = 12;

@@ -34,7 +34,7 @@ pub(super) fn work(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_task_runs_once_whoever_schedules_and_whoever_works() {
+async fn every_task_runs_once_whichever_worker_takes_it() {
     const TASKS: u64 = 300;
     for shards in [1, 16] {
         let server = RedisServer::start();

@@ -48,9 +48,9 @@ macro_rules! locked_rows {
         $crate::store::sql::tests::locked::locked_rows!($locking:
             a_locked_row_has_an_error_of_its_own_and_the_others_are_changed,
             a_key_that_is_being_written_has_an_error_of_its_own_and_the_others_are_written,
-            callers_are_answered_who_want_nothing_of_what_is_locked,
-            who_only_finds_a_locked_row_does_not_wait_for_it,
-            those_who_wait_for_a_row_keep_no_connection_from_others,
+            callers_that_want_no_locked_row_are_answered,
+            an_insert_that_only_finds_a_locked_row_does_not_wait_for_it,
+            calls_that_wait_for_a_row_keep_no_connection_from_others,
             a_locked_row_blocks_its_own_end_and_hop_alone);
     };
 }
@@ -108,8 +108,8 @@ pub(in crate::store) async fn a_key_that_is_being_written_has_an_error_of_its_ow
     );
 }
 
-/// Callers who come at once share calls of the store, and one of them wants what another transaction keeps.
-pub(in crate::store) async fn callers_are_answered_who_want_nothing_of_what_is_locked<D: Locking>() {
+/// Callers that come at once share calls of the store, and one of them wants what another transaction keeps.
+pub(in crate::store) async fn callers_that_want_no_locked_row_are_answered<D: Locking>() {
     let database = D::empty().await;
     let mut other = database.inserting(named(100, "7")).await;
     let scheduler = Scheduler::new(database.store().clone());
@@ -137,7 +137,7 @@ pub(in crate::store) async fn callers_are_answered_who_want_nothing_of_what_is_l
     );
 }
 
-pub(in crate::store) async fn who_only_finds_a_locked_row_does_not_wait_for_it<D: Locking>() {
+pub(in crate::store) async fn an_insert_that_only_finds_a_locked_row_does_not_wait_for_it<D: Locking>() {
     let database = D::empty().await;
     let store = database.store();
     store.insert_all(vec![named(1, "a")]).await.unwrap();
@@ -153,7 +153,7 @@ pub(in crate::store) async fn who_only_finds_a_locked_row_does_not_wait_for_it<D
     );
 }
 
-pub(in crate::store) async fn those_who_wait_for_a_row_keep_no_connection_from_others<D: Locking>() {
+pub(in crate::store) async fn calls_that_wait_for_a_row_keep_no_connection_from_others<D: Locking>() {
     let database = D::empty().await;
     let store = database.with_one_connection().await;
     store.insert_all(rows(1..=2)).await.unwrap();

@@ -58,7 +58,7 @@ async fn an_owner_that_is_no_text_keeps_no_row_from_being_claimed() {
 }
 
 #[tokio::test]
-async fn columns_and_states_of_a_later_release_stop_nobody() {
+async fn columns_and_states_of_a_later_release_do_not_stop_an_earlier_one() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     fixture.insert(due_rows(0..4)).await;
@@ -81,7 +81,7 @@ async fn columns_and_states_of_a_later_release_stop_nobody() {
     );
     let found = fixture.change(vec![change(id(5), Verb::Cancel)]).await;
     assert!(matches!(found[..], [Answer::Finished(_)]));
-    // Who starts anew is told.
+    // A process that starts now is told.
     let error = store.check().await.unwrap_err();
     assert!(error.to_string().contains("use a later release"), "{error}");
 }

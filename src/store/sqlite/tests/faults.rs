@@ -43,7 +43,7 @@ fn passes(error: &Error) {
 async fn a_call_that_hangs_ends_and_so_do_those_behind_it() {
     let fixture = Fixture::limited().await;
     let store = &fixture.store;
-    // A thread that comes back when somebody lets it, as one that waits for a disk.
+    // A thread that comes back when the lock is free, as one that waits for a disk.
     fixture.with_writer("PRAGMA busy_timeout = 100000000").await;
     let mut other = fixture.foreign().await;
     run(&mut other, "BEGIN IMMEDIATE").await;
@@ -158,7 +158,7 @@ async fn a_full_disk_leaves_nothing_half_done_and_passes() {
     for row in &rows {
         assert_eq!(fixture.store.find(&row.id.into()).await.unwrap(), None);
     }
-    // Somebody made room.
+    // An operator made room.
     assert_eq!(
         fixture.store.advance(&ends(&claimed)).await.unwrap(),
         [Guarded::Done]

@@ -96,7 +96,7 @@ async fn two_stores_on_one_file_write_one_live_row_for_each_key() {
 }
 
 #[tokio::test]
-async fn an_abandoned_call_is_done_or_not_and_holds_up_nobody() {
+async fn an_abandoned_call_is_done_or_not_and_holds_up_no_other() {
     const ROWS: usize = 150;
     let fixture = Fixture::new().await;
     let mut finished = 0;
@@ -134,13 +134,13 @@ async fn an_abandoned_call_is_done_or_not_and_holds_up_nobody() {
 }
 
 #[tokio::test]
-async fn a_lock_of_somebody_else_is_waited_for() {
+async fn a_lock_of_another_connection_is_waited_for() {
     let fixture = Fixture::new().await;
     let mut other = fixture.foreign().await;
     run(&mut other, "BEGIN IMMEDIATE").await;
     let store = fixture.store.clone();
     let insert = tokio::spawn(async move { store.insert(due_rows([1])).await });
-    // Nobody can say when it has begun to wait; that it has not finished is the point.
+    // When it has begun to wait cannot be told; that it has not finished is the point.
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
@@ -197,7 +197,7 @@ async fn a_lock_that_sqlite_does_not_wait_for_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn who_has_nothing_to_write_needs_no_lock() {
+async fn a_call_that_writes_nothing_needs_no_lock() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     store.insert(vec![new_row(1, LEASE)]).await.unwrap();

@@ -150,7 +150,7 @@ async fn no_script_is_long_however_many_kinds_there_are() {
         let swept = store.sweep(&claim(9), &with_ahead).await.unwrap().found;
         assert_eq!(swept.early.len() as u64, KINDS / 2);
         check("sweep", 300);
-        // There is nothing to do, and nobody goes through them.
+        // There is nothing to do, and no call goes through them.
         assert_eq!(store.sweep(&claim(9), &with_ahead).await.unwrap().found.early, []);
         check("idle sweep", 3 * u64::from(shards));
         store.purge(100).await.unwrap();
