@@ -76,10 +76,12 @@ impl Game {
             self.scheduler.shift_if(target, seen, sooner)
         );
         let counted = match (first?, second?) {
-            (done @ Answer::Done(_), Answer::Conflict(_)) | (Answer::Conflict(_), done @ Answer::Done(_)) => {
-                done
+            twice @ (Answer::Done(_), Answer::Done(_)) => {
+                return Err(format!("one of two was to count: {twice:?}").into());
             }
-            answers => return Err(format!("one of two was to count: {answers:?}").into()),
+            // The other one found another time, or the pet already hungry.
+            (done @ Answer::Done(_), _) | (_, done @ Answer::Done(_)) => done,
+            (neither, _) => neither,
         };
         self.count(pet, &counted);
         Ok(())

@@ -59,13 +59,13 @@ reap() {
     ((status == 0)) || failed+=("$name")
 }
 
-# idle: how many percent of two seconds the processors have nothing to do that is not niced; all of it where the system does
+# idle: how many percent of a second the processors have nothing to do that is not niced; all of it where the system does
 # not tell.
 idle() {
     [[ -r /proc/stat ]] || { echo 100 && return; }
     local before after
     before=$(head -n 1 /proc/stat)
-    sleep 2
+    sleep 1
     after=$(head -n 1 /proc/stat)
     printf '%s\n' "$before" "$after" | awk '
         NR == 1 { for (i = 2; i <= NF; i++) before[i] = $i }
@@ -100,7 +100,7 @@ job() {
     "$@" >"$logs/$name" 2>&1 </dev/null &
     running[$!]=$name
     # Until it has begun to work.
-    [[ $slots == 1 ]] || sleep 3
+    [[ $slots == 1 ]] || sleep 2
 }
 
 all_jobs() {

@@ -80,8 +80,9 @@ name_servers() {
 
 stop_servers() {
     local server
+    # What they would save in peace, which takes some seconds, is not needed.
     for server in "$servers"/rocketmq*; do
-        scripts/rocketmq stop "$server" || true
+        scripts/rocketmq kill "$server" || true
     done
     for server in redis postgres mariadb mysql; do
         [[ ! -d $servers/$server ]] || scripts/$server stop "$servers/$server" || true
