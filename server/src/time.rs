@@ -7,6 +7,8 @@ use delayline::Timestamp;
 use delayline::clock::TestClock;
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::digits::grouped;
+
 /// The clock of this process that tests turn, once it has one.
 static TURNED: OnceLock<TestClock> = OnceLock::new();
 
@@ -24,22 +26,28 @@ pub(crate) fn now() -> Timestamp {
 
 /// How far a time is from now, by its two largest units: `in 4 m 10 s`, `2 d ago`.
 pub(crate) fn distance(time: Timestamp, now: Timestamp) -> String {
-    const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
     let millis = time.millis_since(now);
-    let seconds = millis.unsigned_abs() / 1_000;
-    let Some(largest) = UNITS.iter().position(|(size, _)| seconds >= *size) else {
-        return "now".to_owned();
+    match millis {
+        ..-999 => format!("{} ago", span(millis)),
+        -999..=999 => "now".to_owned(),
+        _ => format!("in {}", span(millis)),
+    }
+}
+
+/// How long something is, by its two largest units: `4 m 10 s`.
+pub(crate) fn span(millis: i64) -> String {
+    const UNITS: [(u64, &str); 4] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")];
+    let millis = millis.unsigned_abs();
+    let Some(largest) = UNITS.iter().position(|(size, _)| millis >= *size) else {
+        return format!("{millis} ms");
     };
     let (size, unit) = UNITS[largest];
-    let mut span = format!("{} {unit}", seconds / size);
-    if let Some((next, unit)) = UNITS.get(largest + 1)
-        && seconds % size >= *next
-    {
-        span.push_str(&format!(" {} {unit}", seconds % size / next));
-    }
-    match millis < 0 {
-        true => format!("{span} ago"),
-        false => format!("in {span}"),
+    let whole = format!("{} {unit}", grouped(millis / size));
+    match UNITS.get(largest + 1) {
+        Some((next, name)) if millis % size >= *next => {
+            format!("{whole} {} {name}", millis % size / next)
+        }
+        _ => whole,
     }
 }
 
@@ -85,6 +93,23 @@ mod tests {
             (90_000_000, "in 1 d 1 h"),
         ] {
             assert_eq!(distance(now.shifted(millis), now), said, "{millis}");
+        }
+    }
+
+    #[test]
+    fn spans_have_their_two_largest_units() {
+        for (millis, text) in [
+            (0, "0 ms"),
+            (999, "999 ms"),
+            (1_500, "1 s"),
+            (250_000, "4 m 10 s"),
+            (-250_000, "4 m 10 s"),
+            (3_600_000, "1 h"),
+            (3_601_000, "1 h"),
+            (90_000_000, "1 d 1 h"),
+            (86_400_000_000, "1,000 d"),
+        ] {
+            assert_eq!(span(millis), text, "{millis}");
         }
     }
 }

@@ -45,7 +45,7 @@ impl Explanation {
         let ended = task.finished_at.unwrap_or(task.updated_at);
         match task.state {
             State::Scheduled if task.due_at > self.now => {
-                let remaining = Spelled(span(self.now, task.due_at));
+                let remaining = to_the_second(span(self.now, task.due_at));
                 let again = task.last_error.as_ref().map_or(String::new(), |error| {
                     let error = one_line(error);
                     match self.history.last() {
@@ -58,7 +58,7 @@ impl Explanation {
             State::Scheduled => format!(
                 "Due since {} ({} ago), and waits for a worker that has room for its kind.",
                 task.due_at,
-                Spelled(span(task.due_at, self.now))
+                to_the_second(span(task.due_at, self.now))
             ),
             State::Running => {
                 let lease = task.wake_at.map_or(String::new(), |until| {
@@ -133,7 +133,7 @@ impl Explanation {
         let mut parts: Vec<String> = plan
             .iter()
             .take(LEGS)
-            .map(|leg| format!("{} {}", Spelled(leg.delay), leg.by()))
+            .map(|leg| format!("{} {}", leg.length(), leg.by()))
             .collect();
         if plan.len() > LEGS {
             parts.push(format!("{} more", plan.len() - LEGS));
@@ -150,8 +150,16 @@ impl Leg {
     /// What a wake-up is with on it.
     fn in_words(&self) -> String {
         match self.level {
-            Some(number) => format!("level {number} of {} ({})", self.backend, Spelled(self.delay)),
-            None => format!("{} ({})", self.backend, Spelled(self.delay)),
+            Some(number) => format!("level {number} of {} ({})", self.backend, self.length()),
+            None => format!("{} ({})", self.backend, self.length()),
+        }
+    }
+
+    /// How long it takes. A level is told as it is, as its delay is its name.
+    fn length(&self) -> Spelled {
+        match self.level {
+            Some(_) => Spelled(self.delay),
+            None => to_the_second(self.delay),
         }
     }
 
@@ -187,4 +195,12 @@ fn one_line(text: &str) -> String {
 
 fn span(from: Timestamp, to: Timestamp) -> Duration {
     duration(to.millis_since(from))
+}
+
+/// Spells a duration for people, without the fraction of its last second.
+fn to_the_second(duration: Duration) -> Spelled {
+    match duration.as_secs() {
+        0 => Spelled(duration),
+        seconds => Spelled(Duration::from_secs(seconds)),
+    }
 }

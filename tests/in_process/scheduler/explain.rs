@@ -261,6 +261,23 @@ async fn why_a_task_was_put_off_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn words_tell_times_to_the_second() {
+    let world = Setup::default().build();
+    let id = scheduled(&world, 1_133).await;
+    world.pass_until(150).await;
+    let ahead = explained(&world, id).await;
+    assert!(ahead.words[0].ends_with(" (in 18m 52s)."), "{ahead:?}");
+    let plan = ahead.plan.as_ref().unwrap();
+    assert_eq!(plan[0].delay, Duration::from_millis(1_132_850));
+    assert!(ahead.words[2].contains(": 18m 52s by "), "{ahead:?}");
+    for (passed, said) in [(250, " (250ms ago), "), (1_250, " (1s ago), ")] {
+        world.pass_until(1_133_000 + passed).await;
+        let behind = explained(&world, id).await;
+        assert!(behind.words[0].contains(said), "{behind:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pause_of_its_kind_is_told() {
     let world = noting(History::Changes);
     let id = scheduled(&world, 60).await;

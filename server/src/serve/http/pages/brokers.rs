@@ -11,7 +11,7 @@ use super::super::problem::Problem;
 use super::frame::{Frame, Tab, page};
 use super::levels::Levels;
 use super::visitor::Visitor;
-use super::words::{Moment, span};
+use super::words::{Moment, lasted};
 use crate::digits::grouped;
 use crate::time::now;
 
@@ -148,8 +148,7 @@ pub(super) async fn show(
 fn holds(backend: &dyn Backend) -> String {
     match backend.delays().reach {
         Reach::Any { max } => {
-            let max = i64::try_from(max.as_millis()).unwrap_or(i64::MAX);
-            format!("wake-ups, for any time up to {}", span(max))
+            format!("wake-ups, for any time up to {}", lasted(max))
         }
         Reach::Levels(levels) => format!("wake-ups, in levels of {levels}"),
     }

@@ -6,7 +6,8 @@ use delayline::{Kind, State, Task, Timestamp};
 use super::super::Shared;
 use super::super::problem::Problem;
 use super::wanted::Wanted;
-use super::words::{Count, span};
+use super::words::Count;
+use crate::time::span;
 
 /// A task that is late by no more than this, in ms, is about to start, or to be tried again.
 const LATE: i64 = 1_000;

@@ -18,10 +18,10 @@ use super::late::{Failing, Lateness};
 use super::levels::Levels;
 use super::spark::Sparks;
 use super::visitor::Visitor;
-use super::words::{COUNTED, Count, Moment, lasted, span};
+use super::words::{COUNTED, Count, Moment, lasted};
 use crate::operations::KindView;
 use crate::serve::recent::Recent;
-use crate::time::now;
+use crate::time::{now, span};
 
 /// Of how many kinds tasks are counted.
 const KINDS: usize = 50;

@@ -3,7 +3,7 @@
 use delayline::Timestamp;
 use delayline::history::{Entry, Leg};
 
-use super::words::{Moment, span};
+use super::words::{Moment, lasted};
 
 /// One thing that has happened to a task.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(super) fn timeline(history: Vec<Entry>, now: Timestamp) -> Vec<Happened> {
 }
 
 fn way(leg: &Leg) -> String {
-    let delay = span(i64::try_from(leg.delay.as_millis()).unwrap_or(i64::MAX));
+    let delay = lasted(leg.delay);
     match leg.level {
         Some(level) => format!("{delay} by level {level} of {}", leg.backend),
         None => format!("{delay} by {}", leg.backend),

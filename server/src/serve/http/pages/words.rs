@@ -5,6 +5,7 @@ use std::time::Duration;
 use delayline::{Answer, Timestamp};
 
 use crate::digits::grouped;
+use crate::time::{distance, span};
 
 /// A time, and how far it is from now.
 #[derive(Clone, Debug)]
@@ -21,16 +22,10 @@ impl Moment {
     pub(super) fn of(time: Timestamp, now: Timestamp) -> Self {
         let exact = time.to_string();
         let short = exact.get(..19).unwrap_or(&exact).replace('T', " ");
-        let millis = time.millis_since(now);
-        let distance = match millis {
-            ..-999 => format!("{} ago", span(millis)),
-            -999..=999 => "now".to_owned(),
-            _ => format!("in {}", span(millis)),
-        };
         Self {
             exact,
             short,
-            distance,
+            distance: distance(time, now),
         }
     }
 }
@@ -63,25 +58,7 @@ pub(super) fn pieces(words: &str, now: Timestamp) -> Vec<Piece> {
     pieces
 }
 
-const UNITS: [(u64, &str); 4] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")];
-
-/// How long something is, by its two largest units: `4 m 10 s`.
-pub(super) fn span(millis: i64) -> String {
-    let millis = millis.unsigned_abs();
-    let Some(largest) = UNITS.iter().position(|(size, _)| millis >= *size) else {
-        return format!("{millis} ms");
-    };
-    let (size, unit) = UNITS[largest];
-    let whole = format!("{} {unit}", grouped(millis / size));
-    match UNITS.get(largest + 1) {
-        Some((next, name)) if millis % size >= *next => {
-            format!("{whole} {} {name}", millis % size / next)
-        }
-        _ => whole,
-    }
-}
-
-/// The same of a duration.
+/// How long something lasted, by its two largest units: `4 m 10 s`.
 pub(super) fn lasted(duration: Duration) -> String {
     span(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))
 }
@@ -193,23 +170,6 @@ pub(super) fn said(code: &str) -> Option<Said> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn spans_have_their_two_largest_units() {
-        for (millis, text) in [
-            (0, "0 ms"),
-            (999, "999 ms"),
-            (1_500, "1 s"),
-            (250_000, "4 m 10 s"),
-            (-250_000, "4 m 10 s"),
-            (3_600_000, "1 h"),
-            (3_601_000, "1 h"),
-            (90_000_000, "1 d 1 h"),
-            (86_400_000_000, "1,000 d"),
-        ] {
-            assert_eq!(span(millis), text, "{millis}");
-        }
-    }
 
     #[test]
     fn times_in_a_sentence_are_told_apart() {
