@@ -146,8 +146,10 @@ impl Gateway {
 
     /// Rejects a message that no broker would take when it is due.
     fn checked<'a>(&self, mut asked: Asked<'a>) -> Asked<'a> {
+        let publisher = &self.publishing.publisher;
+        asked.longest = publisher.longest_body();
         let checked = match &asked.request {
-            Ok(request) => delivery::check(&self.publishing.publisher, asked.message, request),
+            Ok(request) => delivery::check(publisher, asked.message, request),
             Err(_) => Ok(()),
         };
         if let Err(reason) = checked {

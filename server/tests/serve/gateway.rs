@@ -1,5 +1,9 @@
 //! The gateway on brokers that are there: messages in, messages out, and answers.
 
+mod bodies;
+mod rejected;
+mod settings;
+
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use delayline::backend::{Backend as _, Departure, RocketMqBackend, Wake};
@@ -8,7 +12,7 @@ use delayline::{Kind, TaskId};
 use serde_json::Value;
 
 use crate::brokers::{fresh, nameserver};
-use crate::server::{ANY_PORT, Server, check};
+use crate::server::{ANY_PORT, Server};
 
 /// A server with a gateway, and a client that sends to it and receives from it.
 struct Shop {
@@ -58,7 +62,12 @@ impl Shop {
 
     /// A message of this key that does this, and wants an answer.
     fn asking(&self, key: &str, action: &str) -> Message {
-        self.message(*b"{}")
+        self.saying(*b"{}", key, action)
+    }
+
+    /// The same with a body.
+    fn saying(&self, body: impl Into<Vec<u8>>, key: &str, action: &str) -> Message {
+        self.message(body)
             .key(key)
             .property("DELAYLINE_KEY", key)
             .property("DELAYLINE_ACTION", action)
@@ -336,135 +345,6 @@ async fn messages_of_a_route_all_go_to_its_target() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_rejected_is_answered_so_and_kept_as_a_dead_task_with_its_reason() {
-    let shop = Shop::open().await;
-    let elsewhere = shop.scheduling("a", "1s").property("DELAYLINE_TOPIC", "payments");
-    let said = shop.answers(elsewhere, "rejected").await;
-    let error = said["error"].as_str().unwrap();
-    assert!(error.contains("DELAYLINE_TOPIC is \"payments\""), "{error}");
-    let rejected = shop
-        .server
-        .until("/v1/tasks?kind=delayline.rejected&state=dead", |page| {
-            page["tasks"].as_array().is_some_and(|tasks| tasks.len() == 1)
-        })
-        .await;
-    let task = &rejected["tasks"][0];
-    assert_eq!(task["last_error"], error);
-    assert_eq!(task["headers"]["KEYS"], "a");
-    // What follows is not held up.
-    shop.answers(shop.scheduling("c", "0"), "new").await;
-    assert_eq!(shop.comes_out().await.keys().next(), Some("c"));
-}
-
-/// Bytes that cannot be compressed.
-fn noise(bytes: usize) -> Vec<u8> {
-    std::iter::repeat_with(|| fastrand::u8(..)).take(bytes).collect()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_body_as_long_as_brokers_take_comes_out_as_it_was_sent() {
-    let shop = Shop::open().await;
-    for body in [noise((4 << 20) - 4_096), vec![b'x'; 4 << 20]] {
-        let message = shop
-            .message(body.clone())
-            .property("DELAYLINE_TOPIC", shop.topic("out"))
-            .property("DELAYLINE_AFTER", "0");
-        shop.send(message).await;
-        // Not shown where it fails.
-        assert!(shop.comes_out().await.body.unwrap() == body);
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_is_longer_than_allowed_is_rejected_and_kept_whole() {
-    use std::io::Read as _;
-
-    use base64::Engine as _;
-
-    let shop = Shop::with("max_message_size = 1048576\n").await;
-    let dead = async |count: usize| {
-        let path = "/v1/tasks?kind=delayline.rejected&state=dead";
-        let is_so = |page: &Value| page["tasks"].as_array().is_some_and(|tasks| tasks.len() == count);
-        shop.server.until(path, is_so).await
-    };
-    let long = noise(1_100_000);
-    let compressed = [noise(2_000), vec![b'x'; 1_100_000]].concat();
-    for (count, body) in [(1, &long), (2, &compressed)] {
-        let message = Message::new(shop.topic("in"), body.clone())
-            .property("DELAYLINE_TOPIC", shop.topic("out"))
-            .property("DELAYLINE_AFTER", "0")
-            .property("DELAYLINE_REPLY_TOPIC", shop.topic("answers"));
-        let said = shop.answers(message, "rejected").await;
-        let error = said["error"].as_str().unwrap();
-        assert!(error.contains("longer than 1048576 bytes"), "{said}");
-        dead(count).await;
-    }
-    let mut kept = Vec::new();
-    for task in dead(2).await["tasks"].as_array().unwrap() {
-        let path = format!("/v1/tasks/id/{}", task["id"].as_str().unwrap());
-        let task = shop.server.get(&path).await.body;
-        let payload = task["payload_base64"].as_str().unwrap();
-        let payload = base64::engine::general_purpose::STANDARD.decode(payload).unwrap();
-        // Clients compress what is longer than 4 KiB, be it shorter then or not.
-        assert_eq!(task["headers"]["DELAYLINE_COMPRESSION"], "zlib", "{task}");
-        let mut body = Vec::new();
-        flate2::read::ZlibDecoder::new(payload.as_slice())
-            .read_to_end(&mut body)
-            .unwrap();
-        kept.push(body);
-    }
-    // Not shown where it fails.
-    assert!(kept.contains(&long) && kept.contains(&compressed));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_could_not_be_published_when_it_is_due_is_rejected_when_it_comes() {
-    let shop = Shop::open().await;
-    // A broker takes it as it is, and not with what is added.
-    let long = shop.scheduling("a", "0").property("long", "x".repeat(31_700));
-    let said = shop.answers(long, "rejected").await;
-    let error = said["error"].as_str().unwrap();
-    assert!(
-        error.contains("could not be published when it is due") && error.contains("properties is"),
-        "{said}"
-    );
-    // What is answered "new" comes out.
-    let fits = "x".repeat(30_000);
-    shop.answers(shop.scheduling("b", "0").property("long", &fits), "new")
-        .await;
-    assert_eq!(shop.comes_out().await.properties["long"], fits);
-}
-
-#[cfg(feature = "sqlite")]
-#[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_can_never_be_stored_is_rejected_and_holds_up_no_other() {
-    let shop = Shop::open().await;
-    let new = shop.answers(shop.scheduling("a", "1h"), "new").await;
-    // A row that no server can read any more.
-    let file = shop.server.folder.path().join("delayline.db");
-    let rows = sqlx::SqlitePool::connect(file.to_str().unwrap()).await.unwrap();
-    let spoilt = sqlx::query("UPDATE delayline_tasks SET headers = 'x' WHERE key = 'a'");
-    assert_eq!(spoilt.execute(&rows).await.unwrap().rows_affected(), 1, "{new}");
-    rows.close().await;
-    let all = async {
-        for action in ["schedule", "cancel", "run"] {
-            let message = match action {
-                "schedule" => shop.scheduling("a", "1h"),
-                action => shop.asking("a", action),
-            };
-            let said = shop.answers(message, "rejected").await;
-            let error = said["error"].as_str().unwrap();
-            assert!(error.contains("the store cannot do it"), "{said}");
-        }
-        shop.answers(shop.scheduling("b", "0"), "new").await;
-        assert_eq!(shop.comes_out().await.keys().next(), Some("b"));
-    };
-    tokio::time::timeout(std::time::Duration::from_secs(120), all)
-        .await
-        .expect("nothing is held up");
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn messages_of_one_key_are_dealt_with_in_their_order() {
     let shop = Shop::open().await;
     for round in 0..20 {
@@ -500,56 +380,4 @@ async fn a_server_that_is_killed_loses_none_that_it_has_taken() {
     assert_eq!(shop.comes_out().await.keys().next(), Some("b"));
     shop.server.terminate();
     assert!(shop.server.ended().success(), "{}", shop.server.log());
-}
-
-#[test]
-fn a_gateway_that_could_not_work_is_refused_by_line() {
-    let brokers = "[rocketmq]\nnameserver = \"127.0.0.1:9876\"\n";
-    for (config, said) in [
-        ("[gateway]\ninbox = \"in\"\n".to_owned(), "there is no [rocketmq]"),
-        (
-            format!("{brokers}[gateway]\nroutes = {{ delayline_in = \"x\" }}\n"),
-            "the inbox",
-        ),
-        (
-            format!("{brokers}[gateway]\nroutes = {{ later = \"delayline_in\" }}\n"),
-            "consumes itself",
-        ),
-        (
-            format!("{brokers}[gateway]\ntargets = [\"a*b\"]\n"),
-            "gateway.targets has \"a*b\"",
-        ),
-        (
-            format!("{brokers}[gateway]\nreplies = [\"a*b\"]\n"),
-            "gateway.replies has \"a*b\"",
-        ),
-        (
-            format!("{brokers}[gateway]\nroutes = {{ later = {{ to = \"orders\", kind = \"message\" }} }}\n"),
-            "a kind of its own",
-        ),
-        (
-            format!("{brokers}[gateway]\nroutes = {{ later = {{ to = \"orders\", keys = \"KEYS\" }} }}\n"),
-            "unknown field `keys`",
-        ),
-        (format!("{brokers}[gateway]\nkey = \"TAGS\"\n"), "unknown variant"),
-        (
-            format!("history = \"off\"\n{brokers}[gateway]\n"),
-            "allowed with a gateway are changes and all",
-        ),
-        (
-            format!("{brokers}[gateway]\ntarget = []\n"),
-            "unknown field `target`",
-        ),
-        (
-            format!("{brokers}[gateway]\nkinds = [\"a\"]\n[kinds.a]\ndeliver = \"pull\"\n"),
-            "allowed is one of both",
-        ),
-    ] {
-        let output = check(&config);
-        let error = String::from_utf8(output.stderr).unwrap();
-        assert!(
-            output.status.code() == Some(2) && error.contains(said) && error.contains(" line "),
-            "{config}: {error}"
-        );
-    }
 }

@@ -1,12 +1,12 @@
 //! Holds a message with its request and its answer.
 
 use delayline::rocketmq::Received;
-use delayline::{Error, Key, Kind, NewTask, Scheduled, Scheduler, TaskId, Timestamp};
+use delayline::{Edit, Error, Key, Kind, NewTask, Scheduled, Scheduler, Task, TaskId, Timestamp};
 
 use super::answer::Reply;
 use super::known::ORIGIN;
 use super::origin::{Origin, id_of};
-use super::request::{Action, Request};
+use super::request::{Action, Request, body};
 use super::{delivery, rejected};
 use crate::serve::config::Gateway;
 use crate::serve::traces::Place;
@@ -16,6 +16,8 @@ pub(super) struct Asked<'a> {
     pub(super) message: &'a Received,
     pub(super) origin: Origin,
     pub(super) request: Result<Request, String>,
+    /// How many bytes a message may have that is published.
+    pub(super) longest: usize,
     /// None: not answered yet.
     pub(super) reply: Option<Reply>,
 }
@@ -27,6 +29,7 @@ impl<'a> Asked<'a> {
             message,
             origin: Origin::of(message),
             request: Request::read(message, from, gateway),
+            longest: usize::MAX,
             reply: None,
         }
     }
@@ -78,15 +81,19 @@ impl Asked<'_> {
         let Action::Schedule { target, due, .. } = &request.action else {
             return Err("it schedules nothing".to_owned());
         };
-        let body = match &self.message.body {
-            Ok(body) if body.is_empty() => {
-                return Err("its body is empty: allowed are 1 byte and more".to_owned());
-            }
-            Ok(body) => body,
-            Err(reason) => return Err(format!("its body cannot be kept: {reason}")),
-        };
-        let task = delivery::task(self.message, body, request, target, *due);
+        let task = delivery::task(self.message, body(self.message)?, request, target, *due);
         Ok(task.id(self.id()).header(ORIGIN, self.origin.to_string()))
+    }
+
+    /// Makes the edit that gives the message of a task the body of this one; or says why it could not be published then.
+    pub(super) fn edit(&self, task: &Task, due: Option<Timestamp>) -> Result<Edit, String> {
+        let body = body(self.message)?;
+        delivery::check_edited(self.longest, self.message, task, body)?;
+        let edit = Edit::payload_bytes(body);
+        Ok(match due {
+            Some(due) => edit.at(due),
+            None => edit,
+        })
     }
 }
 

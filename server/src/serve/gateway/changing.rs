@@ -42,6 +42,10 @@ pub(super) async fn change(scheduler: &Scheduler, asked: &Asked<'_>) -> Result<R
             Action::Run => by_message.run_now_if(id, expect).await,
             Action::Reschedule(due) => by_message.reschedule_if(id, expect, due).await,
             Action::Shift(by) => by_message.shift_if(id, expect, by).await,
+            Action::Edit(due) => match asked.edit(&known.task, due) {
+                Ok(edit) => by_message.edit_if(id, expect, edit).await,
+                Err(reason) => return reject(scheduler, asked.message, reason).await,
+            },
             Action::Schedule { .. } => return Ok(Reply::rejected("it changes nothing".to_owned())),
         };
         match answer {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use delayline::rocketmq::{Message, Publisher, Received};
-use delayline::{Context, Failure, NewTask, Outcome, TaskId, Timestamp};
+use delayline::{Context, Failure, NewTask, Outcome, Task, TaskId, Timestamp};
 
 use super::overtaken;
 use super::request::{Action, OURS, Request};
@@ -62,20 +62,23 @@ pub(super) fn check(publisher: &Publisher, received: &Received, request: &Reques
         // Refused when the task is made.
         return Ok(());
     }
-    let longest = Added {
-        id: TaskId::from_bytes([0; 16]),
-        due_at: *due,
-        attempt: u32::MAX,
-        place: Some(Place {
-            traceparent: "0".repeat(55),
-            tracestate: Some("0".repeat(512)),
-        }),
-    };
-    let message = longest.to(outgoing(target, &headers(received, target), body.clone()));
+    let message = Added::longest(*due).to(outgoing(target, &headers(received, target), body.clone()));
     publisher
         .check(&message)
         .map_err(|error| format!("it could not be published when it is due: {error}"))?;
-    let (most, size) = (publisher.longest_body(), message.size());
+    check_size(publisher.longest_body(), received, body, &message)
+}
+
+/// Refuses a body that the message of a task could not have when it is published: that has its properties.
+pub(super) fn check_edited(most: usize, received: &Received, task: &Task, body: &[u8]) -> Result<(), String> {
+    let topic = task.headers.get(TOPIC).map_or("", String::as_str);
+    let message = Added::longest(task.due_at).to(outgoing(topic, &task.headers, body.to_vec()));
+    check_size(most, received, body, &message)
+}
+
+/// Refuses a message that is published with the body of a received one, if brokers that have taken that one may not take it.
+fn check_size(most: usize, received: &Received, body: &[u8], message: &Message) -> Result<(), String> {
+    let size = message.size();
     // Brokers before 5.0 limit the whole message, later ones the body: a broker that has taken more than that is a
     // later one. A compressed message comes in shorter than it is, and goes out so.
     let is_compressed = received.stored_size() < body.len();
@@ -117,6 +120,19 @@ struct Added {
 }
 
 impl Added {
+    /// Makes them as long as they can be.
+    fn longest(due_at: Timestamp) -> Self {
+        Self {
+            id: TaskId::from_bytes([0; 16]),
+            due_at,
+            attempt: u32::MAX,
+            place: Some(Place {
+                traceparent: "0".repeat(55),
+                tracestate: Some("0".repeat(512)),
+            }),
+        }
+    }
+
     fn to(self, mut message: Message) -> Message {
         if let Some(place) = self.place {
             // Its consumer takes part in the attempt, and also finds where the task was made.

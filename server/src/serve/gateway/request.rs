@@ -30,6 +30,8 @@ pub(super) enum Action {
     },
     Reschedule(Timestamp),
     Shift(Shift),
+    /// The body of the message is that of the one that waits from then on, which is moved if there is a time.
+    Edit(Option<Timestamp>),
     Cancel,
     Run,
 }
@@ -49,10 +51,10 @@ impl Request {
             .map_or("schedule", String::as_str);
         let (key, of) = match action {
             "schedule" => (key(message, gateway)?, None),
-            "replace" | "reschedule" | "shift" | "cancel" | "run" => name(message, gateway, action)?,
+            "replace" | "reschedule" | "shift" | "edit" | "cancel" | "run" => name(message, gateway, action)?,
             other => {
                 return Err(format!(
-                    "DELAYLINE_ACTION is {other:?}: allowed are schedule, replace, reschedule, shift, cancel and run"
+                    "DELAYLINE_ACTION is {other:?}: allowed are schedule, replace, reschedule, shift, edit, cancel and run"
                 ));
             }
         };
@@ -64,6 +66,10 @@ impl Request {
             },
             "reschedule" => Action::Reschedule(due(message, from)?),
             "shift" => Action::Shift(shift(message)?),
+            "edit" => {
+                body(message)?;
+                Action::Edit(time::said(message, from)?)
+            }
             "cancel" => time::none(message).map(|()| Action::Cancel)?,
             _ => time::none(message).map(|()| Action::Run)?,
         };
@@ -79,6 +85,15 @@ impl Request {
     pub(super) fn about(&self) -> Option<Target> {
         let by_key = || Some(Target::Key(self.kind.clone(), self.key.clone()?));
         self.of.map(Target::Id).or_else(by_key)
+    }
+}
+
+/// Returns its body, if that can be kept.
+pub(super) fn body(message: &Received) -> Result<&[u8], String> {
+    match &message.body {
+        Ok(body) if body.is_empty() => Err("its body is empty: allowed are 1 byte and more".to_owned()),
+        Ok(body) => Ok(body),
+        Err(reason) => Err(format!("its body cannot be kept: {reason}")),
     }
 }
 

@@ -1,6 +1,8 @@
 //! Tests messages that come again, or overtake each other, over a store in memory.
 
-use std::collections::BTreeMap;
+mod answers;
+mod editing;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,7 +53,7 @@ impl Shop {
     /// Makes the message that was stored as the `number`th.
     fn message(&self, number: u32, properties: &[(&str, &str)]) -> Received {
         let at = Timestamp::from_millis(self.began + i64::from(number));
-        let mut message = Received::new("in", format!("id-{number}"), at, *b"{}");
+        let mut message = Received::new("in", format!("id-{number}"), at, number.to_string());
         (message.broker, message.place) = ("a".to_owned(), Some(number.into()));
         for (name, value) in properties {
             message.properties.insert((*name).to_owned(), (*value).to_owned());
@@ -135,7 +137,15 @@ async fn a_cancel_that_comes_again_leaves_what_was_scheduled_later() {
 /// Wherever a repetition of messages begins: it changes nothing, not even for a moment.
 #[tokio::test]
 async fn messages_that_come_again_change_nothing() {
-    const ACTIONS: [&str; 6] = ["schedule", "replace", "reschedule", "shift", "run", "cancel"];
+    const ACTIONS: [&str; 7] = [
+        "schedule",
+        "replace",
+        "reschedule",
+        "shift",
+        "edit",
+        "run",
+        "cancel",
+    ];
     let cases = |first, free: u32| {
         let action = |number: usize, place: u32| ACTIONS[number / ACTIONS.len().pow(place) % ACTIONS.len()];
         let rest = move |number: usize| (0..free).map(move |place| action(number, place));
@@ -184,6 +194,7 @@ async fn it_ends_the_same_wherever_a_server_is_killed() {
         "cancel",
         "schedule",
         "shift",
+        "edit",
         "reschedule",
         "shift",
     ];
@@ -197,11 +208,13 @@ async fn it_ends_the_same_wherever_a_server_is_killed() {
             shop.answers(&[&messages[number]]).await;
         }
         let task = shop.of_key("k").await.unwrap();
-        (task.id, task.state, task.due_at.as_millis() - shop.began)
+        let due = task.due_at.as_millis() - shop.began;
+        (task.state, due, task.payload, task.id)
     };
     let all: Vec<_> = (0..actions.len()).collect();
     let once = end(&all).await;
-    assert_eq!((once.1, once.2), (State::Scheduled, (7 + 8) * HOURS + 7));
+    assert_eq!((once.0, once.1), (State::Scheduled, (8 + 9) * HOURS + 8));
+    assert_eq!(once.2, b"7");
     for killed_after in 1..all.len() {
         for from in 0..killed_after {
             let order: Vec<_> = (0..killed_after).chain(from..all.len()).collect();
@@ -221,6 +234,7 @@ async fn two_servers_with_the_same_messages_come_to_one_end() {
         "cancel",
         "schedule",
         "shift",
+        "edit",
         "run",
         "reschedule",
         "shift",
@@ -246,8 +260,8 @@ async fn two_servers_with_the_same_messages_come_to_one_end() {
         }
         let task = shop.of_key("k").await.unwrap();
         let due = task.due_at.as_millis() - shop.began;
-        assert_eq!((task.state, due), (State::Scheduled, (8 + 9) * HOURS + 8));
-        assert_eq!(task.id, id_of("in", "id-5"));
+        assert_eq!((task.state, due), (State::Scheduled, (9 + 10) * HOURS + 9));
+        assert_eq!((task.id, &*task.payload), (id_of("in", "id-5"), b"7".as_slice()));
     }
 }
 
@@ -368,33 +382,4 @@ async fn a_route_has_keys_of_its_own() {
         (task.kind.as_str(), task.state),
         ("message.routed", State::Cancelled)
     );
-}
-
-#[tokio::test]
-async fn an_answer_has_nothing_of_the_message_and_a_loss_says_why() {
-    let shop = Shop::open();
-    let mut secret = shop.about(1, "schedule");
-    secret.properties.insert("card".to_owned(), "4000".to_owned());
-    secret.body = Ok(b"4000".to_vec());
-    let messages = [
-        secret,
-        shop.about(2, "schedule"),
-        shop.about(3, "replace"),
-        shop.about(4, "shift"),
-        shop.about(5, "cancel"),
-        shop.about(6, "cancel"),
-    ];
-    let mut lost = BTreeMap::new();
-    for message in &messages {
-        let mut asked = [Asked::read(message, message.stored_at, &shop.config)];
-        batch::deal_with(&shop.scheduler, &shop.traces, &mut asked)
-            .await
-            .unwrap();
-        let reply = asked[0].reply.as_ref().unwrap();
-        let told = serde_json::to_string(reply).unwrap();
-        assert!(!told.contains("4000") && !told.contains("DELAYLINE_"), "{told}");
-        lost.extend(reply.unscheduled.clone().map(|why| (message.id.as_str(), why)));
-    }
-    let expected = [("id-2", "another message of its key waits already".to_owned())];
-    assert_eq!(lost, BTreeMap::from(expected));
 }

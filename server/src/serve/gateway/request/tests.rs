@@ -121,6 +121,8 @@ fn each_action_is_understood_and_named_by_a_key_or_a_message() {
         action("shift", Some("-30s")),
         Action::Shift(Shift::Earlier(Duration::from_secs(30)))
     );
+    assert_eq!(action("edit", None), Action::Edit(None));
+    assert_eq!(action("edit", Some("1s")), Action::Edit(Some(later)));
     assert_eq!(action("cancel", None), Action::Cancel);
     assert_eq!(action("run", None), Action::Run);
 }
@@ -311,6 +313,16 @@ fn what_is_wrong_is_refused_by_its_property() {
             ],
             "DELAYLINE_AFTER is missing",
         ),
+        (
+            &[
+                ("DELAYLINE_ACTION", "edit"),
+                ("DELAYLINE_KEY", "k"),
+                ("DELAYLINE_AFTER", "1s"),
+                ("DELAYLINE_AT", "2027-01-15T08:00:01Z"),
+            ],
+            "allowed is one of both",
+        ),
+        (&[("DELAYLINE_ACTION", "edit")], "DELAYLINE_KEY is missing"),
         (
             &[
                 ("DELAYLINE_ACTION", "cancel"),

@@ -76,7 +76,8 @@ pub(super) fn due_if_held(message: &Received, from: Timestamp) -> Result<Timesta
     due.ok_or_else(|| NO_TIME.to_owned())
 }
 
-fn said(message: &Received, from: Timestamp) -> Result<Option<Timestamp>, String> {
+/// Does the same, where none need be said.
+pub(super) fn said(message: &Received, from: Timestamp) -> Result<Option<Timestamp>, String> {
     // A broker of 5.x holds timers itself, and leaves this when it has done so: their time has come.
     let timer_is_over = message.properties.contains_key("TIMER_OUT_MS");
     let mut due = timer_is_over.then_some((from, "TIMER_OUT_MS"));
