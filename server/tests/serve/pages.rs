@@ -5,6 +5,7 @@ mod browser;
 mod bulk;
 mod chromium;
 mod dead;
+mod edit;
 mod flows;
 mod kinds;
 mod kinds_of_tokens;

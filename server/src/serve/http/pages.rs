@@ -4,6 +4,7 @@ mod assets;
 mod brokers;
 mod bulk;
 mod dead;
+mod edit;
 mod entrance;
 mod fields;
 mod find;

@@ -1,5 +1,7 @@
 //! What operators come for, in a real browser.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use thirtyfour::Key;
 
@@ -31,6 +33,45 @@ async fn an_order_is_found_moved_and_cancelled_by_the_keyboard_alone() {
     let minutes = |time: &Value| time.as_str().unwrap().parse::<delayline::Timestamp>().unwrap();
     let moved = minutes(&order().await["due_at"]).millis_since(minutes(&before));
     assert_eq!(moved, 600_000);
+    browser.tab_to("it.innerText === 'Show it'").await;
+    browser.type_keys(Key::Enter + "").await;
+    browser.says("Hide it").await;
+    browser.tab_to("it.innerText === 'Edit it'").await;
+    browser.type_keys(Key::Enter + "").await;
+    browser.says("New payload, in JSON").await;
+    // A text that is not typed over is the payload of now; one that is stays, as what was written over what was shown.
+    let form = "const form = document.querySelector('[action$=edit]'); return [form.text.value, form.revision.value]";
+    let edit = async |payload: &str| {
+        let path = "/v1/tasks/order.cancel/order-2/edit";
+        server
+            .post(path, json!({ "payload": payload }))
+            .await
+            .is(200, "done");
+    };
+    edit("first").await;
+    browser.says("edited by api:anybody").await;
+    let shown = browser.run(form).await;
+    assert_eq!(shown[0], "\"first\"");
+    browser.type_keys(Key::Control + "a").await;
+    browser.type_keys("[\"mine\"]").await;
+    edit("second").await;
+    let both = "return document.body.innerText.split('edited by api:anybody').length === 3";
+    while browser.run(both).await != true {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(browser.run(form).await, json!(["[\"mine\"]", shown[1]]));
+    browser
+        .go(&format!(
+            "/tasks/{}?payload=edit",
+            order().await["id"].as_str().unwrap()
+        ))
+        .await;
+    browser.type_keys(Key::Control + "a").await;
+    browser.type_keys("[\"mine\"]").await;
+    browser.tab_to("it.innerText === 'Save'").await;
+    browser.type_keys(Key::Enter + "").await;
+    browser.says("Its payload was changed").await;
+    assert_eq!(order().await["payload"], json!(["mine"]));
     browser.tab_to("it.innerText === 'Cancel the task'").await;
     browser.type_keys(Key::Enter + "").await;
     browser.says("Cancelled: it will not run.").await;

@@ -51,6 +51,7 @@ async fn each_page_can_be_read_at_any_width_in_light_and_dark_and_by_its_names()
             "/tasks/{}?payload=shown&said=move.done",
             task["id"].as_str().unwrap()
         ),
+        format!("/tasks/{}?payload=edit", task["id"].as_str().unwrap()),
         format!("/tasks/{}", dead.as_str().unwrap()),
         "/tasks?kind=mail&state=dead".to_owned(),
         "/tasks?kind=k".to_owned(),

@@ -118,7 +118,11 @@ async fn each_action_takes_its_right() {
     let reader = signed_in(&server, "reader").await;
     let page = reader.get(&task).await;
     page.does_not_say("Cancel the task");
-    for path in super::PAGES.into_iter().chain([&*task, "/tasks?kind=k"]) {
+    let edited = format!("{task}?payload=edit");
+    for path in super::PAGES
+        .into_iter()
+        .chain([&*task, &*edited, "/tasks?kind=k"])
+    {
         let page = reader.get(path).await;
         let forms: Vec<_> = page.text.split("method=\"post\" action=\"").skip(1).collect();
         assert_eq!(forms.len(), 1, "{path}: what may not be done is not offered");
@@ -127,6 +131,7 @@ async fn each_action_takes_its_right() {
     }
     for (path, fields) in [
         (format!("{task}/cancel"), &[][..]),
+        (format!("{task}/edit"), &[("text", "1")]),
         (format!("{task}/undo"), &[]),
         ("/bulk/undo".to_owned(), &[("task", id.as_str())]),
         ("/kinds/pause".to_owned(), &[("kind", "k")]),
@@ -144,6 +149,14 @@ async fn each_action_takes_its_right() {
     let refused = changer.get("/").await;
     assert_eq!(refused.status, StatusCode::FORBIDDEN);
     refused.says("may not read");
+    // Nor does it see what it may change, nor gives what it has not seen another payload.
+    let wrong = [("to", "tomorrow"), ("payload", "shown")];
+    let edit = [("text", "1"), ("payload", "edit"), ("revision", "1")];
+    for (verb, fields) in [("move", wrong.as_slice()), ("edit", &edit)] {
+        let refused = changer.post(&format!("{task}/{verb}"), fields).await;
+        assert_eq!(refused.status, StatusCode::FORBIDDEN, "{verb}");
+        refused.says("may not read");
+    }
 }
 
 #[tokio::test]

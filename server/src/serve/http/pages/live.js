@@ -62,11 +62,15 @@
   // Changes a part of the page into a fresh one. What has a key stays the same element wherever it goes.
   const key = (node) => (node.nodeType === 1 ? node.id || node.dataset.key || "" : "");
   const isSame = (one, other) => one.nodeName === other.nodeName && key(one) === key(other);
+  // A text that was typed over goes back with what was shown then.
+  const isTyped = (form) => [...form.querySelectorAll("textarea")].some((text) => text.value !== text.defaultValue);
   const become = (old, fresh) => {
     if (old.nodeType !== 1) {
       if (old.data !== fresh.data) old.data = fresh.data;
       return;
     }
+    if (old.nodeName === "FORM" && isTyped(old)) return;
+    if (old.nodeName === "TEXTAREA" && old.value !== fresh.value) old.value = old.defaultValue = fresh.value;
     for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
     for (const { name } of [...old.attributes]) if (name !== "open" && !fresh.hasAttribute(name)) old.removeAttribute(name);
     const kept = new Set([...fresh.children].map(key));

@@ -5,6 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 
 /// How many bytes of a payload are shown.
 const SHOWN: usize = 64 << 10;
+/// How many bytes of it are edited: in a form each of them may take three.
+const EDITED: usize = 16 << 10;
 
 /// A payload as a page has it: what it is, and its text.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,12 +17,20 @@ pub(super) struct Shown {
     pub(super) is_cut: bool,
 }
 
+/// What a payload is that is JSON.
+const JSON: &str = "JSON";
+
 impl Shown {
+    /// Returns the text, if it is all of a payload in JSON, and not too long for a form.
+    pub(super) fn editable(&self) -> Option<&str> {
+        (self.what == JSON && self.text.len() <= EDITED).then_some(&self.text)
+    }
+
     pub(super) fn of(payload: &[u8]) -> Self {
         let is_cut = payload.len() > SHOWN;
         let (what, text) = match std::str::from_utf8(payload) {
             Ok(text) if !is_cut && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() => {
-                ("JSON", indented(text))
+                (JSON, indented(text))
             }
             Ok(text) => {
                 let end = text.floor_char_boundary(SHOWN);
@@ -39,24 +49,18 @@ impl Shown {
 fn indented(json: &str) -> String {
     let mut text = String::with_capacity(json.len() * 2);
     let mut depth = 0_usize;
-    let (mut is_in_text, mut is_escaped) = (false, false);
+    let mut texts = Texts::default();
     let line = |text: &mut String, depth: usize| {
         text.push('\n');
         text.extend(std::iter::repeat_n("  ", depth.min(32)));
     };
     let mut rest = json.chars().peekable();
     while let Some(c) = rest.next() {
-        if is_in_text {
+        if texts.have(c) {
             text.push(c);
-            is_in_text = is_escaped || c != '"';
-            is_escaped = c == '\\' && !is_escaped;
             continue;
         }
         match c {
-            '"' => {
-                is_in_text = true;
-                text.push(c);
-            }
             '{' | '[' => {
                 text.push(c);
                 while rest.next_if(char::is_ascii_whitespace).is_some() {}
@@ -85,6 +89,32 @@ fn indented(json: &str) -> String {
     text
 }
 
+/// JSON without white space beside its texts.
+pub(super) fn compact(json: &str) -> String {
+    let mut texts = Texts::default();
+    let is_kept = |c: &char| texts.have(*c) || !c.is_ascii_whitespace();
+    json.chars().filter(is_kept).collect()
+}
+
+/// Tells what is within the texts of JSON, sign by sign.
+#[derive(Default)]
+struct Texts {
+    is_within: bool,
+    is_escaped: bool,
+}
+
+impl Texts {
+    /// Whether the next sign is of a text, or one of its quotation marks.
+    fn have(&mut self, sign: char) -> bool {
+        let was_within = self.is_within;
+        if sign == '"' && !self.is_escaped {
+            self.is_within = !was_within;
+        }
+        self.is_escaped = was_within && sign == '\\' && !self.is_escaped;
+        was_within || self.is_within
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +129,8 @@ mod tests {
             "{\n  \"a\": [\n    1,\n    2.50,\n    {},\n    []\n  ],\n  \"b\\\"\": \"x: {\\\\\",\n  \"c\": \
              12345678901234567890123\n}"
         );
+        let stored = r#"{"a":[1,2.50,{},[]],"b\"":"x: {\\","c":12345678901234567890123}"#;
+        assert_eq!(compact(&shown.text), stored);
     }
 
     #[test]
@@ -108,5 +140,15 @@ mod tests {
         assert_eq!((bytes.what, bytes.text.as_str()), ("bytes, in Base64", "/wA="));
         let long = Shown::of("ä".repeat(SHOWN).as_bytes());
         assert_eq!((long.text.len(), long.is_cut), (SHOWN, true));
+    }
+
+    #[test]
+    fn only_all_of_a_json_that_fits_a_form_is_edited() {
+        let edited = |payload: &[u8]| Shown::of(payload).editable().map(str::len);
+        let text = |length: usize| format!("\"{}\"", "ä".repeat(length / 2 - 1));
+        assert_eq!(edited(text(EDITED).as_bytes()), Some(EDITED));
+        assert_eq!(edited(text(EDITED + 2).as_bytes()), None);
+        assert_eq!(edited(b"{no"), None);
+        assert_eq!(edited(&[0xff]), None);
     }
 }

@@ -12,6 +12,7 @@ use delayline::{Answer, State as TaskState, Task, TaskId, Timestamp};
 use super::super::Shared;
 use super::super::admission::A_TASK;
 use super::super::problem::Problem;
+use super::edit::{Editing, edit};
 use super::fields::Fields;
 use super::frame::{Frame, Tab, go_to, page};
 use super::payload::Shown;
@@ -48,6 +49,9 @@ struct TaskPage {
     is_cut: bool,
     bytes: usize,
     payload: Option<Shown>,
+    may_edit: bool,
+    /// None, unless it is edited.
+    editing: Option<Editing>,
     may_move: bool,
     is_dead: bool,
     /// Whether it has ended, and its visitor may schedule it once more.
@@ -132,7 +136,7 @@ fn or_gone(refusal: Refusal) -> Problem {
     }
 }
 
-fn not_found() -> Problem {
+pub(super) fn not_found() -> Problem {
     let detail = "there is no such task: it may have been removed since, as history is after a week";
     Problem::new(StatusCode::NOT_FOUND, detail)
 }
@@ -154,6 +158,8 @@ async fn shown(
     fields: &Fields,
     wrong: Wrong,
 ) -> Result<Response, Problem> {
+    // Also where a form is shown once more.
+    visitor.caller.need(Right::Read)?;
     let operations = visitor.caller.operations(app);
     let explained = operations.explain(Target::Id(id)).await.map_err(or_gone);
     let Explanation {
@@ -164,7 +170,12 @@ async fn shown(
         now,
         ..
     } = explained?;
-    let wants_payload = fields.one("payload").is_some();
+    let wanted = fields.one("payload");
+    let payload = wanted.map(|_| Shown::of(&task.payload));
+    let editing = payload
+        .as_ref()
+        .filter(|_| visitor.may_change())
+        .and_then(|payload| Editing::of(&task, payload, fields));
     let may_rerun = !task.state.is_live() && visitor.caller.may(Right::Schedule);
     let is_just_cancelled = may_rerun && fields.one("said") == Some("cancel.done");
     let undo_until = undo_until(&task).filter(|until| is_just_cancelled && *until > now);
@@ -185,7 +196,9 @@ async fn shown(
         history: timeline(history, now),
         is_cut,
         bytes: task.payload.len(),
-        payload: wants_payload.then(|| Shown::of(&task.payload)),
+        payload,
+        may_edit: editing.is_some(),
+        editing: editing.filter(|_| wanted == Some("edit")),
         may_move: task.state == TaskState::Scheduled,
         is_dead: task.state == TaskState::Dead,
         due_at: task.due_at.to_string(),
@@ -199,6 +212,20 @@ async fn shown(
     })
 }
 
+/// Shows a task once more, with what was filled in and what is wrong with it.
+pub(super) async fn shown_again(
+    app: &Shared,
+    visitor: Visitor,
+    id: TaskId,
+    fields: &Fields,
+    field: &'static str,
+    problem: Problem,
+) -> Result<Response, Problem> {
+    let mut response = shown(app, visitor, id, fields, Wrong::at(field, &problem)).await?;
+    *response.status_mut() = problem.status();
+    Ok(response)
+}
+
 /// `POST /tasks/{id}/{verb}`
 pub(super) async fn act(
     State(app): State<Shared>,
@@ -207,24 +234,21 @@ pub(super) async fn act(
     Path((id, verb)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
     let id: TaskId = id.parse()?;
-    let asked = action(&verb, &fields);
-    let wrong = match (&asked, fields.reason()) {
-        (Err(problem), _) => Wrong::at("to", problem),
-        (_, Err(problem)) => Wrong::at("reason", &problem),
-        _ => Wrong::default(),
-    };
-    if wrong.is_some() {
-        let mut response = shown(&app, visitor, id, &fields, wrong).await?;
-        *response.status_mut() = StatusCode::BAD_REQUEST;
-        return Ok(response);
+    if verb == "edit" {
+        return edit(&app, visitor, &fields, id).await;
     }
+    let asked = match (action(&verb, &fields), fields.reason()) {
+        (Err(problem), _) => return shown_again(&app, visitor, id, &fields, "to", problem).await,
+        (_, Err(problem)) => return shown_again(&app, visitor, id, &fields, "reason", problem).await,
+        (Ok(asked), Ok(_)) => asked,
+    };
     match verb.as_str() {
         "rerun" => return rerun(&app, &visitor, &fields, id).await,
         "undo" => return put_back(&app, &visitor, id).await,
         _ => {}
     }
     let nothing = || Problem::new(StatusCode::NOT_FOUND, "there is nothing at this path");
-    let action = asked?.ok_or_else(nothing)?;
+    let action = asked.ok_or_else(nothing)?;
     let operations = visitor.operations(&app, &fields)?;
     let answer = operations
         .change(Target::Id(id), Expect::Anything, action)
@@ -235,7 +259,7 @@ pub(super) async fn act(
     Ok(to_task(&app, id, &code(&verb, &answer)))
 }
 
-fn to_task(app: &Shared, id: TaskId, said: &str) -> Response {
+pub(super) fn to_task(app: &Shared, id: TaskId, said: &str) -> Response {
     go_to(&format!("{}/tasks/{id}?said={said}", app.base_path))
 }
 

@@ -130,6 +130,7 @@ pub(super) fn said(code: &str) -> Option<Said> {
         ("redrive", "done") => (true, "Redriven: it has another life, and is due now."),
         ("dismiss", "done") => (true, "Dismissed: it has ended for good."),
         ("move", "done") => (true, "Moved."),
+        ("edit", "done") => (true, "Its payload was changed; its time is as it was."),
         ("rerun", "done") => (true, "This is the new task: it is due now."),
         ("rerun", "conflict") => (
             false,

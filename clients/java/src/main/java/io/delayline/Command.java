@@ -20,7 +20,7 @@ import java.util.UUID;
  * second time takes a new one.
  */
 public final class Command {
-    private enum Action { SCHEDULE, REPLACE, RESCHEDULE, SHIFT, CANCEL, RUN }
+    private enum Action { SCHEDULE, REPLACE, RESCHEDULE, SHIFT, EDIT, CANCEL, RUN }
 
     private final Action action;
     final String target;
@@ -44,9 +44,13 @@ public final class Command {
         this.body = body;
     }
 
-    /** Messages need a body; verbs do not use it. */
+    private Command(Action action, String key, byte[] body) {
+        this(action, null, Objects.requireNonNull(key, "key is null: allowed is one that something was scheduled by"), body);
+    }
+
+    /** Messages need a body; most verbs do not use it. */
     private Command(Action action, String key) {
-        this(action, null, Objects.requireNonNull(key, "key is null: allowed is one that something was scheduled by"), new byte[] {'-'});
+        this(action, key, new byte[] {'-'});
     }
 
     /**
@@ -80,6 +84,11 @@ public final class Command {
         Command shift = new Command(Action.SHIFT, key);
         shift.after = (by.isNegative() ? "-" : "+") + by.abs().toMillis() + "ms";
         return shift;
+    }
+
+    /** Gives the message or task that waits under this key another body, and another time, if one is set afterwards. */
+    public static Command edit(String key, byte[] body) {
+        return new Command(Action.EDIT, key, body);
     }
 
     /** Runs the message or task that waits under this key now. */
@@ -132,12 +141,14 @@ public final class Command {
         return action.name().toLowerCase(Locale.ROOT);
     }
 
-    /** Refuses a command with no time, or two: a gateway could only keep it as a dead task. */
+    /** Refuses a command with too few times, or too many: a gateway could only keep it as a dead task. */
     Command checked() {
-        boolean isTimed = action != Action.CANCEL && action != Action.RUN;
-        if (isTimed ? (after == null) == (at == null) : after != null || at != null) {
+        int times = (after == null ? 0 : 1) + (at == null ? 0 : 1);
+        int most = action == Action.CANCEL || action == Action.RUN ? 0 : 1;
+        int least = action == Action.EDIT ? 0 : most;
+        if (times < least || times > most) {
             throw new IllegalArgumentException(this + " says after " + after + " and at " + at + ": allowed is "
-                    + (isTimed ? "one of both" : "none"));
+                    + (most == 0 ? "none" : least == 0 ? "one of both, or none" : "one of both"));
         }
         return this;
     }

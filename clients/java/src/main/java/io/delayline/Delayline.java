@@ -63,6 +63,11 @@ public interface Delayline extends AutoCloseable {
         return ask(Command.shift(key, by));
     }
 
+    /** Gives the message or task that waits under a key another body; its time stays. After {@link Outcome#DONE} it runs with that. */
+    default Answer edit(String key, byte[] body) {
+        return ask(Command.edit(key, body));
+    }
+
     /** Runs the message or task that waits under a key now. */
     default Answer runNow(String key) {
         return ask(Command.runNow(key));

@@ -26,7 +26,7 @@ import java.util.stream.Collectors;
  *
  * <p>Options are set before the first command. The kind of a task says where it goes when it is due, by the server's configuration: it is posted to a URL, published to
  * a topic, or claimed by workers. Messages that were scheduled by RocketMQ are of the kind {@code message}, and are changed
- * here as any other.
+ * here as any other, but for their bodies.
  */
 public final class HttpDelayline implements Delayline {
     private final String url;
@@ -68,6 +68,9 @@ public final class HttpDelayline implements Delayline {
             body = "{" + field("by", command.after) + "}";
         } else if (command.verb().equals("reschedule")) {
             body = "{" + field("after", command.after) + "," + field("at", command.at) + "}";
+        } else if (command.verb().equals("edit")) {
+            // With all fields that it may have, as a task.
+            body = String.join(",", "{" + field("reason", null), field("after", command.after), field("at", command.at), payload(command));
         }
         return Answer.read(exchange("POST", path, command, body));
     }
@@ -91,7 +94,12 @@ public final class HttpDelayline implements Delayline {
                 .map(header -> field(header.getKey(), header.getValue())).collect(Collectors.joining(","));
         return String.join(",", "{" + field("kind", kind(command)), field("key", command.key), field("after", command.after),
                 field("at", command.at), field("max_attempts", null), "\"replace\":" + command.verb().equals("replace"),
-                "\"headers\":{" + headers + "}", "\"payload\":" + new String(command.body, UTF_8) + "}");
+                "\"headers\":{" + headers + "}", payload(command));
+    }
+
+    /** The last field of a body. */
+    private static String payload(Command command) {
+        return "\"payload\":" + new String(command.body, UTF_8) + "}";
     }
 
     private static String field(String name, String value) {

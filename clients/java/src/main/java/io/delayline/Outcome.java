@@ -10,7 +10,7 @@ public enum Outcome {
     REPLACED,
     /** Another one of this key is being carried out, and this one was not scheduled. */
     RUNNING,
-    /** It was cancelled, moved or started, as asked. */
+    /** It was cancelled, moved, edited or started, as asked. */
     DONE,
     /** It is being carried out right now, and can no longer be changed. */
     TOO_LATE,

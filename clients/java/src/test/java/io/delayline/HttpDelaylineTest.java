@@ -54,6 +54,13 @@ class HttpDelaylineTest {
         assertEquals(due.plusSeconds(600), delayline.shift(key, Duration.ofMinutes(10)).task().get().dueAt());
         assertEquals(due.plusSeconds(540), delayline.shift(key, Duration.ofMinutes(-1)).task().get().dueAt());
         assertEquals(due, delayline.reschedule(key, due).task().get().dueAt());
+        Answer edited = delayline.edit(key, "{\"order\":43}".getBytes(UTF_8));
+        assertEquals("DONE " + due, edited.outcome() + " " + edited.task().get().dueAt());
+        assertTrue(delayline.find(KIND, key).get().json().contains("\"payload\":{\"order\":43}"), edited.toString());
+        assertEquals(due.plusSeconds(1), delayline.ask(Command.edit(key, BODY).at(due.plusSeconds(1))).task().get().dueAt());
+        for (String body : new String[] {"1,\"after\":\"1s\"", "1,\"reason\":\"x\"", "1}", ""}) {
+            assertThrows(RejectedException.class, () -> delayline.edit(key, body.getBytes(UTF_8)), body);
+        }
         assertTrue(delayline.reschedule(key, Duration.ofHours(1)).isDone());
         assertTrue(delayline.runNow(key).isDone());
         assertEquals(Outcome.DONE, delayline.cancel(key).outcome());

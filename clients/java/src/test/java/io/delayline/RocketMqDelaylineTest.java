@@ -57,6 +57,9 @@ class RocketMqDelaylineTest {
             assertEquals(due.minusSeconds(59), delayline.shift(key, Duration.ofMinutes(-1)).task().get().dueAt());
             assertEquals(due.plusSeconds(1), delayline.shift(key, Duration.ofMinutes(1)).task().get().dueAt());
             assertEquals(due.plusSeconds(7), delayline.reschedule(key, due.plusSeconds(7)).task().get().dueAt());
+            Answer edited = delayline.edit(key, "{}".getBytes(UTF_8));
+            assertEquals("DONE " + due.plusSeconds(7), edited.outcome() + " " + edited.task().get().dueAt());
+            assertEquals(due.plusSeconds(8), delayline.ask(Command.edit(key, BODY).at(due.plusSeconds(8))).task().get().dueAt());
             assertTrue(delayline.reschedule(key, Duration.ofHours(1)).task().get().dueAt().isAfter(due));
             assertEquals(Outcome.DONE, delayline.cancel(key).outcome());
             Answer again = delayline.cancel(key);
@@ -92,8 +95,10 @@ class RocketMqDelaylineTest {
             copy.putUserProperty("DELAYLINE_ID", first.getUserProperty("DELAYLINE_ID"));
             producer.send(copy);
             assertEquals(Outcome.NEW, delayline.schedule(gateway.out, "last", BODY, Duration.ofHours(1)).outcome());
+            assertEquals(Outcome.DONE, delayline.edit("last", "edited".getBytes(UTF_8)).outcome());
             assertEquals(Outcome.DONE, delayline.runNow("last").outcome());
-            assertEquals("last", came.take().getKeys());
+            MessageExt last = came.take();
+            assertEquals("last edited", last.getKeys() + " " + new String(last.getBody(), UTF_8));
         } finally {
             consumer.shutdown();
             producer.shutdown();
@@ -132,6 +137,8 @@ class RocketMqDelaylineTest {
             assertTrue(refused.getMessage().startsWith("DELAYLINE_TOPIC is \"elsewhere\""), refused.getMessage());
             assertThrows(IllegalArgumentException.class, () -> delayline.ask(Command.reschedule("a")));
             assertThrows(IllegalArgumentException.class, () -> delayline.ask(Command.cancel("a").after(Duration.ZERO)));
+            assertThrows(IllegalArgumentException.class,
+                    () -> delayline.ask(Command.edit("a", BODY).after(Duration.ZERO).at(Instant.EPOCH)));
         }
     }
 
