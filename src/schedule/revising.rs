@@ -1,4 +1,4 @@
-//! Verbs that go by what the task is like: it is read, and changed if it is still so.
+//! Verbs that need to know the task first: it is read, and changed if it is still due then.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::Scheduler;
 use crate::schedule::noting::Way;
 use crate::store::receipt::Follow;
 use crate::store::{Change, Expect, Receipt, Target, Transaction, Verb, When, only};
-use crate::{Answer, Error, Shift, State, Task, Timestamp};
+use crate::{Answer, Error, Shift, Task, Timestamp};
 
 /// How often a task is looked at again that others move at the same time, within a transaction of the service's own: it
 /// holds locks meanwhile, so not for ever.
@@ -31,13 +31,12 @@ impl Scheduler {
     ) -> Result<Answer, Error> {
         loop {
             let found = self.kernel.store.find(target).await?;
-            let change = match self.revised(found, expect, revision).await? {
-                Ok(change) => change,
-                Err(answer) => return Ok(answer),
+            let Some(change) = self.revised(found, expect, revision).await? else {
+                return Ok(Answer::NotFound);
             };
             match only(self.change_batch(vec![change]).await?)?? {
-                // Another caller moved it in between: read again, by the caller's own expectation.
-                Answer::Conflict(_) => {}
+                // Another caller moved it in between: read again.
+                Answer::Conflict(_) if expect == Expect::Anything => {}
                 answer => return Ok(answer),
             }
         }
@@ -53,9 +52,8 @@ impl Scheduler {
         let mut tries = 1;
         loop {
             let found = transaction.find(target).await?;
-            let change = match self.revised(found, Expect::Anything, revision).await? {
-                Ok(change) => change,
-                Err(answer) => return Ok(Receipt::new(answer, Follow::default())),
+            let Some(change) = self.revised(found, Expect::Anything, revision).await? else {
+                return Ok(Receipt::new(Answer::NotFound, Follow::default()));
             };
             let receipt = self.change_in(&mut transaction, change).await?;
             if tries == TRIES || !matches!(receipt.answer(), Answer::Conflict(_)) {
@@ -65,36 +63,30 @@ impl Scheduler {
         }
     }
 
-    /// The change that revises a task as it was found; or the answer, if there is nothing to revise.
+    /// Makes the change that revises a task as it was found; none if it was not. Whether it may be made is for the store to
+    /// say, as of every verb: only the store knows whether the lease of a running task has ended.
     async fn revised(
         &self,
         found: Option<Task>,
         expect: Expect,
         revision: Revision<'_>,
-    ) -> Result<Result<Change, Answer>, Error> {
+    ) -> Result<Option<Change>, Error> {
         let Some(task) = found else {
-            return Ok(Err(Answer::NotFound));
+            return Ok(None);
         };
-        match task.state {
-            State::Scheduled => {}
-            State::Running => return Ok(Err(Answer::TooLate(task))),
-            State::Done | State::Dead | State::Cancelled => return Ok(Err(Answer::Finished(task))),
-        }
-        if !expect.holds(&task) {
-            return Ok(Err(Answer::Conflict(task)));
-        }
-        let read = match expect {
-            Expect::Version(_) => expect,
+        let (due_at, expect) = match expect {
             // The due time, not the version: a hop on the way is no conflict.
-            Expect::Anything | Expect::Due(_) => Expect::Due(task.due_at),
+            Expect::Anything => (task.due_at, Expect::Due(task.due_at)),
+            Expect::Version(_) => (task.due_at, expect),
+            Expect::Due(due_at) => (due_at, expect),
         };
         let (verb, note) = match revision {
             Revision::Shift(by) => {
-                let due = self.due_after(by, task.due_at).await?;
+                let due = self.due_after(by, due_at).await?;
                 self.reschedule_verb(Some(&task.kind), due).await?
             }
             Revision::Payload(payload) => {
-                let Way { look_in, sent } = self.way(Some(&task.kind), When::At(task.due_at)).await?;
+                let Way { look_in, sent } = self.way(Some(&task.kind), When::At(due_at)).await?;
                 let verb = Verb::Edit {
                     payload: payload.to_vec(),
                     due: None,
@@ -103,10 +95,10 @@ impl Scheduler {
                 (verb, self.note(Some(&task.kind), "edited", sent))
             }
         };
-        Ok(Ok(Change {
+        Ok(Some(Change {
             target: Target::Id(task.id),
             verb,
-            expect: read,
+            expect,
             note,
         }))
     }

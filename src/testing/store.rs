@@ -21,6 +21,7 @@ mod purge;
 mod race;
 mod ready;
 mod renew;
+mod scheduler;
 mod settle;
 mod sweep;
 mod trial;
@@ -141,6 +142,9 @@ macro_rules! store_cases {
                 changes_of_one_row_apply_in_the_order_given
                 a_wake_of_what_was_changed_is_stale
                 what_was_cancelled_or_moved_away_is_not_claimed
+            }
+            scheduler {
+                every_verb_takes_a_task_whose_lease_has_ended
             }
             edit {
                 an_edit_changes_the_payload_and_nothing_else
