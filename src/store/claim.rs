@@ -117,3 +117,18 @@ pub struct Pending {
     /// When its caller wanted it to run: the due time before any retry or snooze.
     pub planned_at: Timestamp,
 }
+
+impl Pending {
+    pub(crate) fn of(row: &Task) -> Self {
+        Self {
+            wake: Wake {
+                id: row.id,
+                kind: row.kind.clone(),
+                version: row.version,
+            },
+            key: row.key.clone(),
+            due_at: row.due_at,
+            planned_at: row.planned_at,
+        }
+    }
+}

@@ -29,8 +29,8 @@ mod proxy;
 pub(crate) mod receipt;
 #[cfg(feature = "redis")]
 mod redis;
-mod row;
 mod rows;
+mod rules;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod sql;
 #[cfg(feature = "sqlite")]
@@ -38,9 +38,7 @@ mod sqlite;
 mod step;
 pub(crate) mod store_time;
 pub mod table;
-mod taking;
 mod transaction;
-mod transition;
 pub(crate) mod turns;
 
 use std::collections::BTreeMap;
@@ -64,11 +62,11 @@ pub use self::postgres::{PostgresBuilder, PostgresStore};
 pub use self::receipt::Receipt;
 #[cfg(feature = "redis")]
 pub use self::redis::{RedisStore, RedisStoreBuilder};
+pub(crate) use self::rules::ended;
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::{SqliteBuilder, SqliteStore};
 pub use self::step::{Ending, Event, Step};
 pub use self::transaction::Transaction;
-pub(crate) use self::transition::ended;
 use crate::backend::Wake;
 pub use crate::task::page::Page;
 pub use crate::task::target::{Action, Expect, Target};

@@ -1,15 +1,12 @@
-//! Rows in memory and the indexes over them, kept in step; and what callers may do with a row that is there.
-//!
-//! The memory store keeps all of its rows so; the engine, those that a batch may touch.
+//! Keeps rows in memory, with the indexes over them: the memory store all of its rows, the engine those that a batch may
+//! touch.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use super::keep::Stays;
 use super::table::{By, Write};
-use super::transition::Transition;
-use super::{Change, Expect, NewRow, Note, Noted, Target, Verb, row};
-use crate::{Answer, Key, Kind, Scheduled, State, Task, TaskId, Timestamp};
+use super::{Note, Noted, Target, rules};
+use crate::{Key, Kind, State, Task, TaskId, Timestamp};
 
 pub(super) const FIRST_ID: TaskId = TaskId::from_bytes([0; 16]);
 const LAST_ID: TaskId = TaskId::from_bytes([0xFF; 16]);
@@ -115,7 +112,7 @@ impl Rows {
     }
 
     /// Notes what has been made of a row that was due then before.
-    fn note(&mut self, id: TaskId, now: Timestamp, note: &Note, before: Option<Timestamp>) {
+    pub(super) fn note(&mut self, id: TaskId, now: Timestamp, note: &Note, before: Option<Timestamp>) {
         if let Some(row) = self.rows.get(&id)
             && note.event.is_some()
         {
@@ -125,7 +122,7 @@ impl Rows {
 
     /// Ends a lease that has ended.
     pub(super) fn expire(&mut self, id: TaskId, now: Timestamp, noted: Option<&str>) {
-        self.change(id, |row| row::expire(row, now));
+        self.change(id, |row| rules::expire(row, now));
         if let (Some(event), Some(row)) = (noted, self.rows.get(&id)) {
             let noted = self.noted.entry(id).or_default();
             noted.add_event(event, row, now, Some(row.due_at));
@@ -211,85 +208,6 @@ impl Rows {
         let span = (from, Bound::Included((until, LAST_ID)));
         let range = times.filter(|_| is_span).map(|times| times.range(span));
         range.into_iter().flatten().filter_map(|&(_, id)| self.get(id))
-    }
-
-    /// Writes a new row, unless there is one.
-    pub(super) fn insert(&mut self, new: NewRow, now: Timestamp) -> Scheduled {
-        if let Some(row) = self.get(new.id) {
-            return Scheduled::Existing(row.clone());
-        }
-        let live = new.key.as_ref().and_then(|key| self.live(&new.kind, key));
-        let live = live.map(|row| row.id);
-        if let Some(id) = live {
-            self.end_lease(id, now, &new.note);
-        }
-        if let Some(live) = live.and_then(|id| self.get(id)) {
-            if live.state == State::Running {
-                return Scheduled::Running(live.clone());
-            }
-            if !new.replace {
-                return Scheduled::Existing(live.clone());
-            }
-            let mut row = live.clone();
-            row.payload = new.payload;
-            row.headers = new.headers;
-            row.max_attempts = new.max_attempts;
-            Transition::anew(new.due, new.look_in).apply(&mut row, now);
-            self.enter(row.id, now, &new.note, |old| *old = row.clone());
-            return Scheduled::Replaced(row);
-        }
-        let note = new.note.clone();
-        let row = row::new(new, now);
-        self.add(row.clone());
-        self.note(row.id, now, &note, None);
-        Scheduled::New(row)
-    }
-
-    /// Changes a row for its caller, if it is as the verb and the caller expect.
-    pub(super) fn answer(&mut self, change: &Change, now: Timestamp, stays: &Stays) -> Answer {
-        let Some(id) = self.find(&change.target).map(|row| row.id) else {
-            return Answer::NotFound;
-        };
-        self.end_lease(id, now, &change.note);
-        let Some(row) = self.get(id) else {
-            return Answer::NotFound;
-        };
-        let redrive = matches!(change.verb, Verb::Redrive { .. });
-        let of_dead = redrive || change.verb == Verb::Dismiss;
-        match row.state {
-            State::Scheduled | State::Running if of_dead => return Answer::Conflict(row.clone()),
-            State::Dead if of_dead => {}
-            State::Scheduled => {}
-            State::Running => return Answer::TooLate(row.clone()),
-            State::Done | State::Dead | State::Cancelled => return Answer::Finished(row.clone()),
-        }
-        let expected = match change.expect {
-            Expect::Anything => true,
-            Expect::Version(version) => row.version == version,
-            Expect::Due(due_at) => row.due_at == due_at,
-        };
-        if !expected {
-            return Answer::Conflict(row.clone());
-        }
-        if redrive && let Some(other) = row.key.as_ref().and_then(|key| self.live(&row.kind, key)) {
-            return Answer::Conflict(other.clone());
-        }
-        let transition = Transition::by(&change.verb, stays.of(&row.kind));
-        let make = |row: &mut Task| {
-            if let Verb::Edit { payload, .. } = &change.verb {
-                row.payload.clone_from(payload);
-            }
-            transition.apply(row, now);
-        };
-        self.enter(id, now, &change.note, make)
-            .map_or(Answer::NotFound, |row| Answer::Done(row.clone()))
-    }
-
-    /// Ends the lease of a row if that has come, by the way of what this is noted of.
-    fn end_lease(&mut self, id: TaskId, now: Timestamp, note: &Note) {
-        if self.get(id).is_some_and(|row| row::lease_has_ended(row, now)) {
-            self.expire(id, now, note.expired());
-        }
     }
 
     fn index(&mut self, row: &Task) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::taking::Taking;
+use super::rules::Capacity;
 use super::{Claim, NewRow, Noted, Stamped};
 use crate::{Error, Key, Kind, State, Task, TaskId, Timestamp};
 
@@ -105,7 +105,7 @@ pub trait Table: Send + Sync {
         if !unreadable.is_empty() {
             self.set_aside(&unreadable, claim.lease).await?;
         }
-        let writes = Taking::new(claim).all(which, found.rows, now);
+        let writes = Capacity::new(claim).claim_all(which, found.rows, now);
         let mut rows = Vec::with_capacity(writes.len());
         if !writes.is_empty() {
             let came = self.write(&writes).await?;
@@ -153,6 +153,20 @@ pub enum Columns {
     All,
     /// All but the payload and the headers, which are empty then.
     Lean,
+}
+
+/// A row as it is read without what is long.
+pub(super) fn lean(row: &Task) -> Task {
+    Task {
+        id: row.id,
+        kind: row.kind.clone(),
+        key: row.key.clone(),
+        payload: Vec::new(),
+        headers: Default::default(),
+        owner: row.owner.clone(),
+        last_error: row.last_error.clone(),
+        ..*row
+    }
 }
 
 /// Rows that were found.
@@ -321,7 +335,7 @@ impl Outcome {
 impl NewRow {
     /// The row that it is when it is written at `now`, and what is noted of that.
     pub fn row(&self, now: Timestamp) -> (Task, Noted) {
-        let row = super::row::new(self.clone(), now);
+        let row = super::rules::new(self.clone(), now);
         let mut noted = Noted::default();
         noted.add(&self.note, &row, now, None);
         (row, noted)

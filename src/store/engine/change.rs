@@ -49,7 +49,7 @@ impl<T: Table> Decider<T> {
                 continue;
             }
             let meant = loaded.rows.find(&change.target).map(|row| row.id);
-            let answer = loaded.rows.answer(change, now, &self.stays);
+            let answer = loaded.rows.apply(change, now, &self.stays);
             if matches!(change.verb, Verb::Edit { .. }) && answer.is_done() {
                 refilled.extend(meant);
             }

@@ -9,9 +9,9 @@ use super::decider::Decider;
 use super::loaded::Loaded;
 use super::patience::moment;
 use crate::store::rows::Rows;
+use crate::store::rules::{self, Transition};
 use crate::store::table::{Outcome, Table};
-use crate::store::transition::Transition;
-use crate::store::{Guarded, Renewal, Stamped, Step, row};
+use crate::store::{Guarded, Renewal, Stamped, Step};
 use crate::{Error, State, Task, TaskId, Timestamp};
 
 /// How often rows are asked for again that others have locked, before they are left for later.
@@ -53,7 +53,7 @@ impl<T: Table> Decider<T> {
             .collect();
         let renew = |rows: &mut Rows, place: usize, now| {
             let claim: &Renewal = &claims[place];
-            rows.change(claim.id, |row| row::renew(row, claim.started, lease, now));
+            rows.change(claim.id, |row| rules::renew(row, claim.started, lease, now));
         };
         self.guarded(&named, |_| None, renew).await
     }

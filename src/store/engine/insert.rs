@@ -6,7 +6,7 @@ use super::batch::Batch;
 use super::decider::Decider;
 use super::loaded::{Loaded, unreadable};
 use crate::store::table::{Columns, Outcome, Table};
-use crate::store::{NewRow, Stamped, Target, row};
+use crate::store::{NewRow, Stamped, Target, rules};
 use crate::{Error, Key, Kind, Scheduled, TaskId, Timestamp};
 
 impl<T: Table> Decider<T> {
@@ -33,7 +33,7 @@ impl<T: Table> Decider<T> {
         batch.looked(now);
         for ((place, new), came) in places.into_iter().zip(rows).zip(found) {
             match came {
-                Outcome::Written => batch.answer(place, Ok(Scheduled::New(row::new(new, now)))),
+                Outcome::Written => batch.answer(place, Ok(Scheduled::New(rules::new(new, now)))),
                 missed => batch.miss(place, &missed),
             }
         }

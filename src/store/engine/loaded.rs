@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::store::Target;
 use crate::store::rows::Rows;
-use crate::store::table::{Found, Outcome, Table, Unreadable, Write};
-use crate::store::{Target, row};
+use crate::store::table::{Found, Outcome, Table, Unreadable, Write, lean};
 use crate::{Error, Key, Kind, State, Task, TaskId};
 
 /// Rows over which a batch is decided in memory, row after row as one by one.
@@ -39,7 +39,7 @@ impl Loaded {
             is_given: true,
             ..Self::default()
         };
-        let rows = claimed.map(row::lean).collect();
+        let rows = claimed.map(lean).collect();
         let unreadable = Vec::new();
         loaded.add(Found { rows, unreadable });
         loaded
@@ -48,7 +48,7 @@ impl Loaded {
     /// Adds rows; of those that were read twice the first reading counts.
     pub(super) fn add(&mut self, found: Found) {
         for row in &found.rows {
-            self.read.entry(row.id).or_insert_with(|| row::lean(row));
+            self.read.entry(row.id).or_insert_with(|| lean(row));
         }
         self.rows.load(found.rows);
         for unreadable in found.unreadable {

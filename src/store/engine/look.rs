@@ -8,9 +8,9 @@ use super::decider::Decider;
 use super::loaded::unreadable;
 use crate::backend::Wake;
 use crate::store::rows::Rows;
+use crate::store::rules::Capacity;
 use crate::store::table::{By, Columns, Found, Range, Start, Table, Unreadable, Which};
-use crate::store::taking::Taking;
-use crate::store::{Claim, Looked, Page, Stamped, Target, row};
+use crate::store::{Claim, Looked, Page, Pending, Stamped, Target};
 use crate::{Error, State, Task, TaskId};
 
 /// How often rows are asked for again within one call, since some of those that were found cannot be read.
@@ -19,8 +19,8 @@ const TRIES: usize = 10;
 impl<T: Table> Decider<T> {
     /// As [`Store::arrive`](crate::store::Store::arrive): claims first, as most wake-ups are of rows that are due.
     pub(super) async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
-        let mut taking = Taking::new(claim);
-        let named = wakes.iter().filter(|wake| taking.has_room(&wake.kind));
+        let mut capacity = Capacity::new(claim);
+        let named = wakes.iter().filter(|wake| capacity.has_room(&wake.kind));
         let named: Vec<_> = named.map(|wake| (wake.id, wake.version)).collect();
         let (mut claimed_at, mut looked) = (None, Looked::default());
         if !named.is_empty() {
@@ -38,7 +38,7 @@ impl<T: Table> Decider<T> {
         let ids: Vec<_> = left.iter().map(|wake| wake.id).collect();
         let read = self.table.read(&ids, &[], Columns::Lean).await?;
         let now = claimed_at.unwrap_or(read.now);
-        looked.claimed.iter().for_each(|row| taking.take_room(row));
+        looked.claimed.iter().for_each(|row| capacity.take_room(row));
         let mut rows: BTreeMap<_, _> = read.found.rows.iter().map(|row| (row.id, row)).collect();
         for wake in left {
             let row = rows.remove(&wake.id);
@@ -48,8 +48,8 @@ impl<T: Table> Decider<T> {
             };
             looked.stale -= 1;
             if row.due_at > now {
-                looked.early.push(row::pending(row));
-            } else if !taking.has_room(&row.kind) {
+                looked.early.push(Pending::of(row));
+            } else if !capacity.has_room(&row.kind) {
                 *looked.waiting.entry(row.kind.clone()).or_default() += 1;
             }
             // Else another transaction has it locked.
@@ -68,9 +68,9 @@ impl<T: Table> Decider<T> {
             }
             // Those that cannot be read are out of the way now, and others may be behind them.
             self.tell(&found.unreadable);
-            let mut taking = Taking::new(claim);
-            rows.iter().for_each(|row| taking.take_room(row));
-            taking.leave(&mut left);
+            let mut capacity = Capacity::new(claim);
+            rows.iter().for_each(|row| capacity.take_room(row));
+            capacity.leave(&mut left);
             found = self.claim(Which::Due, &left).await?.found;
             rows.append(&mut found.rows);
         }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::decider::Decider;
 use super::loaded::Loaded;
+use crate::store::rules::{self, Capacity};
 use crate::store::table::{By, Columns, Found, Range, Start, Table, Which};
-use crate::store::taking::Taking;
-use crate::store::{Ahead, Claim, Looked, Pending, Stamped, Sweep, row};
+use crate::store::{Ahead, Claim, Looked, Pending, Stamped, Sweep};
 use crate::{Error, Kind, State, Task, TaskId, Timestamp};
 
 /// For how long a row is left alone that cannot be read, before it is looked at, and told of, again.
@@ -30,7 +30,7 @@ impl<T: Table> Decider<T> {
             self.tell(&unreadable);
             self.table.set_aside(&unreadable, ASIDE).await?;
         }
-        let mut swept = Swept::new(Taking::new(claim), ended.rows, overdue.rows);
+        let mut swept = Swept::new(Capacity::new(claim), ended.rows, overdue.rows);
         swept.decide(claim, now, sweep.retake);
         let missed = swept.loaded.write(&self.table, &BTreeSet::new()).await?;
         swept.leave_out(|id| missed.contains_key(&id));
@@ -84,7 +84,7 @@ impl<T: Table> Decider<T> {
         let ids: Vec<_> = leases.rows.iter().map(|row| row.id).collect();
         let mut loaded = Loaded::of(leases);
         for id in ids {
-            loaded.rows.change(id, |row| row::mend_lease(row, now));
+            loaded.rows.change(id, |row| rules::mend_lease(row, now));
         }
         // What was renewed meanwhile has the right lease.
         loaded.write(&self.table, &BTreeSet::new()).await?;
@@ -106,7 +106,7 @@ fn upcoming(ahead: Ahead) -> Range {
 /// What a sweep has found, and what becomes of it.
 struct Swept<'a> {
     loaded: Loaded,
-    taking: Taking<'a>,
+    capacity: Capacity<'a>,
     /// Those whose lease has ended, and then the others, each in their order.
     ended: Vec<TaskId>,
     overdue: Vec<TaskId>,
@@ -117,7 +117,7 @@ struct Swept<'a> {
 }
 
 impl<'a> Swept<'a> {
-    fn new(taking: Taking<'a>, ended: Vec<Task>, overdue: Vec<Task>) -> Self {
+    fn new(capacity: Capacity<'a>, ended: Vec<Task>, overdue: Vec<Task>) -> Self {
         let ids = |rows: &[Task]| rows.iter().map(|row| row.id).collect();
         let (ended_ids, overdue_ids) = (ids(&ended), ids(&overdue));
         let rows = [ended, overdue].concat();
@@ -126,7 +126,7 @@ impl<'a> Swept<'a> {
                 rows,
                 unreadable: Vec::new(),
             }),
-            taking,
+            capacity,
             ended: ended_ids,
             overdue: overdue_ids,
             due: Vec::new(),
@@ -145,9 +145,9 @@ impl<'a> Swept<'a> {
                 continue;
             };
             if row.due_at > now {
-                self.early.push(row::pending(row));
-            } else if self.taking.has_room(&row.kind) {
-                self.taking.take_room(row);
+                self.early.push(Pending::of(row));
+            } else if self.capacity.has_room(&row.kind) {
+                self.capacity.take_room(row);
                 self.due.push((id, row.version));
             } else {
                 *self.waiting.entry(row.kind.clone()).or_default() += 1;
@@ -174,6 +174,6 @@ impl<'a> Swept<'a> {
         let ended = ended.filter(|row| span.contains(&row.due_at));
         let mut rows: Vec<_> = ended.chain(&coming).collect();
         rows.sort_by_key(|row| (row.due_at, row.id));
-        rows.into_iter().map(row::pending).collect()
+        rows.into_iter().map(Pending::of).collect()
     }
 }

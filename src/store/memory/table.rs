@@ -9,8 +9,8 @@ use async_trait::async_trait;
 
 use crate::clock::Clock;
 use crate::store::rows::{FIRST_ID, LAST_TIME, Rows};
-use crate::store::table::{By, Columns, Found, Outcome, Range, Start, Table, Write};
-use crate::store::{NewRow, Noted, Stamped, Target, row};
+use crate::store::table::{By, Columns, Found, Outcome, Range, Start, Table, Write, lean};
+use crate::store::{NewRow, Noted, Stamped, Target};
 use crate::task::timestamp::millis;
 use crate::{Error, Key, Kind, State, Task, TaskId, Timestamp};
 
@@ -179,7 +179,7 @@ fn in_range<'r>(rows: &'r Rows, range: &'r Range, now: Timestamp) -> impl Iterat
 fn found<'r>(rows: impl Iterator<Item = &'r Task>, columns: Columns) -> Found {
     let copy = |row: &Task| match columns {
         Columns::All => row.clone(),
-        Columns::Lean => row::lean(row),
+        Columns::Lean => lean(row),
     };
     Found {
         rows: rows.map(copy).collect(),

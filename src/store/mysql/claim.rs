@@ -9,9 +9,9 @@ use super::driver::execute;
 use super::insert::MOST;
 use super::sql::{SIZE, Sql};
 use super::write::{width, with_ids};
+use crate::store::rules::Capacity;
 use crate::store::sql::{Answer, Answered, Cells, Driver, Value};
 use crate::store::table::{Found, Unreadable, Which, Write};
-use crate::store::taking::Taking;
 use crate::store::{Claim, Stamped};
 use crate::{Kind, State, TaskId, Timestamp};
 
@@ -52,7 +52,7 @@ pub(super) async fn claim(pool: &Pool, sql: &Sql, which: Which<'_>, claim: &Clai
     if let Which::Due = which {
         rows.sort_by_key(|row| (row.due_at, row.id));
     }
-    let writes = Taking::new(claim).all(which, rows, now);
+    let writes = Capacity::new(claim).claim_all(which, rows, now);
     take(&mut writing, sql, &writes, claim, now).await?;
     writing.commit().await?;
     let found = Found {
@@ -95,15 +95,15 @@ async fn look_at(
     let sizes: BTreeMap<_, _> = rows.iter().filter_map(of_id).collect();
     let Answer { now, found } = Answer::of(rows);
     let rows: BTreeMap<_, _> = found.rows.into_iter().map(|row| (row.id, row)).collect();
-    let mut taking = Taking::new(claim);
+    let mut capacity = Capacity::new(claim);
     let mut chosen = Vec::new();
     for (id, version) in wanted {
         let Some(row) = rows.get(id).filter(|row| row.version == *version) else {
             continue;
         };
         let is_due = row.state == State::Scheduled && Some(row.due_at) <= now;
-        if is_due && taking.has_room(&row.kind) {
-            taking.take_room_of(&row.kind, sizes.get(&id.as_bytes()[..]).copied().unwrap_or(0));
+        if is_due && capacity.has_room(&row.kind) {
+            capacity.take_room_of(&row.kind, sizes.get(&id.as_bytes()[..]).copied().unwrap_or(0));
             chosen.push(*id);
         }
     }

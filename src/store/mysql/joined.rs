@@ -16,11 +16,12 @@ use super::session::{Own, in_words_of_mysql, limits};
 use super::sql::WIDTHS;
 use super::write::{self, groups};
 use super::{NAME, Server, claim, errors};
+use crate::store::rules::lease_has_ended;
 use crate::store::sql::codec::{Hex, hex, json};
 use crate::store::sql::{Answer, Answered, Asked, Cells, Driver, Limits, RowError, Session, Value, read_by};
 use crate::store::table::{Columns, Found, Outcome, Write};
 use crate::store::turns::CALLS;
-use crate::store::{NewRow, Stamped, row};
+use crate::store::{NewRow, Stamped};
 use crate::{Error, Key, Kind, State, Task, TaskId, Timestamp};
 
 /// The service's connection, and those of the store.
@@ -114,7 +115,7 @@ impl Session for Joined<'_> {
         // Each with the version at which its lease has ended.
         let wanted = found.rows.iter().filter_map(|row| match row.state {
             State::Scheduled | State::Dead => Some((row.id, None)),
-            _ => row::lease_has_ended(row, now).then_some((row.id, Some(row.version))),
+            _ => lease_has_ended(row, now).then_some((row.id, Some(row.version))),
         });
         let wanted: BTreeMap<_, _> = wanted.collect();
         if wanted.is_empty() {

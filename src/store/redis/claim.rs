@@ -9,8 +9,8 @@ use super::range::{ranges, those_that_succeeded};
 use super::read::{Asked, Extra, look_up};
 use super::shards::{Shard, grouped, home_of, of_id};
 use crate::redis::{Lua, lua};
+use crate::store::rules::Capacity;
 use crate::store::table::{By, Columns, Found, Range, Which};
-use crate::store::taking::Taking;
 use crate::store::{Claim, Stamped};
 use crate::task::timestamp::millis;
 use crate::{Error, Kind, State, Task, TaskId, Timestamp};
@@ -141,11 +141,11 @@ impl<'a> Claiming<'a> {
 
     /// Claims those rows that there is room for, the first first; says whether it has got all of these.
     async fn take(&mut self, shards: u16, rows: Vec<(Task, usize)>) -> Result<bool, Error> {
-        let mut taking = Taking::new(&self.left);
+        let mut capacity = Capacity::new(&self.left);
         let mut chosen = Vec::new();
         for (task, size) in rows {
-            if taking.has_room(&task.kind) {
-                taking.take_room_of(&task.kind, size);
+            if capacity.has_room(&task.kind) {
+                capacity.take_room_of(&task.kind, size);
                 chosen.push((home_of(shards, &task), (task.id, task.version)));
             }
         }

@@ -7,9 +7,9 @@ use sqlx::{AssertSqlSafe, SqlSafeStr, SqliteConnection};
 
 use super::connections::is_taken;
 use super::statements::{self, MOST, REFILL, SET_ASIDE};
+use crate::store::rules::Capacity;
 use crate::store::sql::{Answer, Cells, Driver, Value, codec, id, new_values, time, written_values};
 use crate::store::table::{Columns, Found, Outcome, Range, Start, Unreadable, Which, Write};
-use crate::store::taking::Taking;
 use crate::store::{Claim, NewRow};
 use crate::task::timestamp::millis;
 use crate::{Kind, State, TaskId, Timestamp};
@@ -157,14 +157,14 @@ impl<'c> Keep<'c> {
     ) -> Result<bool, sqlx::Error> {
         let Found { rows, unreadable } = self.due(which, claim, 1, Columns::Lean).await?;
         let is_any = !unreadable.is_empty();
-        Ok(is_any || !Taking::new(claim).all(which, rows, self.now).is_empty())
+        Ok(is_any || !Capacity::new(claim).claim_all(which, rows, self.now).is_empty())
     }
 
     /// Claims rows, within a transaction that keeps others from them.
     pub(super) async fn claim(&mut self, which: Which<'_>, claim: &Claim) -> Result<Found, sqlx::Error> {
         let Found { rows, unreadable } = self.due(which, claim, usize::MAX, Columns::All).await?;
         self.set_aside(&unreadable, self.now.after(claim.lease)).await?;
-        let writes = Taking::new(claim).all(which, rows, self.now);
+        let writes = Capacity::new(claim).claim_all(which, rows, self.now);
         let came = self.write(&writes.iter().collect::<Vec<_>>()).await?;
         let claimed = writes.into_iter().zip(came).filter(|(_, came)| came.is_written());
         let rows = claimed.map(|(write, _)| write.row).collect();

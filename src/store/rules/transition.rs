@@ -1,30 +1,30 @@
-//! What a step or a verb makes of a row: the one place where these rules stand.
+//! Computes what a hop, the end of a claim or a verb makes of a row, and what a new row is.
 
 use std::time::Duration;
 
 use crate::store::keep::Stay;
-use crate::store::{Ending, Event, Verb, When, row};
+use crate::store::{Ending, Event, NewRow, Verb, When};
 use crate::{State, Task, Timestamp};
 
 /// A transition of a row, the same for every store: its columns, apart from the version, which goes up by one.
 ///
 /// Whatever the state is, a handler that had started has not any more.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Transition<'e> {
+pub(in crate::store) struct Transition<'e> {
     /// What the row becomes.
-    pub(super) state: State,
+    pub(in crate::store) state: State,
     /// The new due time, with which earlier stalls are forgotten; else as before.
-    pub(super) due: Option<When>,
+    pub(in crate::store) due: Option<When>,
     /// When to look next, from now; never, for a dead row that stays until an operator acts.
-    pub(super) look_in: Option<Duration>,
+    pub(in crate::store) look_in: Option<Duration>,
     /// As if it had just been scheduled.
-    pub(super) anew: bool,
+    pub(in crate::store) anew: bool,
     /// One hop more, and not an update to its caller.
-    pub(super) hop: bool,
+    pub(in crate::store) hop: bool,
     /// How many attempts were none.
-    pub(super) given_back: u8,
+    pub(in crate::store) given_back: u8,
     /// Why, for `last_error`; else as before.
-    pub(super) error: Option<&'e str>,
+    pub(in crate::store) error: Option<&'e str>,
 }
 
 /// What the end of a claim makes of its task, for people: the store does it by itself.
@@ -40,7 +40,7 @@ pub(crate) fn ended(claimed: &Task, ending: &Ending, now: Timestamp) -> Task {
 
 impl<'e> Transition<'e> {
     /// By what happens to a row that a worker holds or sends on its way.
-    pub(super) fn of(event: &'e Event, stay: Stay) -> Self {
+    pub(in crate::store) fn of(event: &'e Event, stay: Stay) -> Self {
         match event {
             Event::Hop { look_in } => Self {
                 hop: true,
@@ -93,7 +93,7 @@ impl<'e> Transition<'e> {
     }
 
     /// By a verb that a caller may use on the row as it is.
-    pub(super) fn by(verb: &Verb, stay: Stay) -> Self {
+    pub(in crate::store) fn by(verb: &Verb, stay: Stay) -> Self {
         match *verb {
             Verb::Reschedule { due, look_in } => Self::anew(due, look_in),
             Verb::RunNow { look_in } | Verb::Redrive { look_in } => {
@@ -110,7 +110,7 @@ impl<'e> Transition<'e> {
     }
 
     /// To be as if it had just been scheduled.
-    pub(super) fn anew(due: When, look_in: Duration) -> Self {
+    pub(in crate::store) fn anew(due: When, look_in: Duration) -> Self {
         Self {
             due: Some(due),
             anew: true,
@@ -131,15 +131,15 @@ impl<'e> Transition<'e> {
     }
 
     /// Makes it of a row.
-    pub(super) fn apply(self, row: &mut Task, now: Timestamp) {
+    pub(in crate::store) fn apply(self, row: &mut Task, now: Timestamp) {
         let updated_at = if self.hop { row.updated_at } else { now };
-        row::enter(row, self.state, updated_at);
+        enter(row, self.state, updated_at);
         row.wake_at = self.look_in.map(|look_in| now.after(look_in));
         row.started = false;
         row.hop = row.hop.saturating_add(u32::from(self.hop));
         row.attempt = row.attempt.saturating_sub(u32::from(self.given_back));
         if let Some(due) = self.due {
-            row.due_at = row::due_at(due, now);
+            row.due_at = due_at(due, now);
             row.stalls = 0;
         }
         if let Some(error) = self.error {
@@ -151,4 +151,45 @@ impl<'e> Transition<'e> {
         }
         row.finished_at = (!self.state.is_live()).then_some(now);
     }
+}
+
+/// A new row, scheduled.
+pub(in crate::store) fn new(new: NewRow, now: Timestamp) -> Task {
+    let due_at = due_at(new.due, now);
+    Task {
+        id: new.id,
+        kind: new.kind,
+        key: new.key,
+        payload: new.payload,
+        headers: new.headers,
+        due_at,
+        planned_at: due_at.max(now),
+        state: State::Scheduled,
+        version: 1,
+        wake_at: Some(now.after(new.look_in)),
+        attempt: 0,
+        started: false,
+        stalls: 0,
+        max_attempts: new.max_attempts,
+        hop: 0,
+        owner: None,
+        last_error: None,
+        created_at: now,
+        updated_at: now,
+        finished_at: None,
+    }
+}
+
+fn due_at(due: When, now: Timestamp) -> Timestamp {
+    match due {
+        When::After(delay) => now.after(delay),
+        When::At(time) => time,
+    }
+}
+
+/// One transition, into a state or to something new within it.
+pub(super) fn enter(row: &mut Task, state: State, now: Timestamp) {
+    row.state = state;
+    row.version += 1;
+    row.updated_at = now;
 }

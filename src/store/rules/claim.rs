@@ -1,14 +1,20 @@
-//! Which of some due rows a claim takes.
+//! Decides which of some rows a claim takes, and computes what it makes of each.
+//!
+//! This rule is written three more times, for databases that find, lock and write due rows in one step: `claim_these`,
+//! `claim_due` and `claimed!` of PostgreSQL (`postgres/sql.rs`, `postgres/sql/pieces.rs`), `take_text` of MySQL
+//! (`mysql/claim.rs`), which writes what is chosen here, and the script of Redis (`redis/claim.lua`). Each has to make the same
+//! of a row: `src/testing/table/claims.rs` compares it.
 
 use std::collections::BTreeMap;
 
-use super::table::{Which, Write};
-use super::{Claim, Note, Noted, row};
+use super::transition::enter;
+use crate::store::table::{Which, Write, lean};
+use crate::store::{Claim, Note, Noted};
 use crate::{Kind, State, Task, TaskId, Timestamp};
 
-/// What a claim has room for, of which each row that it takes has a part.
+/// How many more rows and bytes a claim takes.
 #[derive(Debug)]
-pub(super) struct Taking<'a> {
+pub(in crate::store) struct Capacity<'a> {
     claim: &'a Claim,
     room: BTreeMap<Kind, usize>,
     /// For how many bytes of payloads there is room.
@@ -17,8 +23,8 @@ pub(super) struct Taking<'a> {
     note: Note,
 }
 
-impl<'a> Taking<'a> {
-    pub(super) fn new(claim: &'a Claim) -> Self {
+impl<'a> Capacity<'a> {
+    pub(in crate::store) fn new(claim: &'a Claim) -> Self {
         Self {
             claim,
             room: claim.room.clone(),
@@ -30,17 +36,17 @@ impl<'a> Taking<'a> {
     }
 
     /// Whether there is room for a row of a kind.
-    pub(super) fn has_room(&self, kind: &Kind) -> bool {
+    pub(in crate::store) fn has_room(&self, kind: &Kind) -> bool {
         self.bytes > 0 && self.room.get(kind).is_some_and(|room| *room > 0)
     }
 
     /// Takes the room of a row.
-    pub(super) fn take_room(&mut self, row: &Task) {
+    pub(in crate::store) fn take_room(&mut self, row: &Task) {
         self.take_room_of(&row.kind, row.payload.len());
     }
 
     /// Takes the room of a row of a kind with so many bytes of payload.
-    pub(super) fn take_room_of(&mut self, kind: &Kind, bytes: usize) {
+    pub(in crate::store) fn take_room_of(&mut self, kind: &Kind, bytes: usize) {
         if let Some(room) = self.room.get_mut(kind) {
             *room = room.saturating_sub(1);
         }
@@ -48,13 +54,18 @@ impl<'a> Taking<'a> {
     }
 
     /// Leaves of a claim what there is room for.
-    pub(super) fn leave(self, claim: &mut Claim) {
+    pub(in crate::store) fn leave(self, claim: &mut Claim) {
         claim.room = self.room;
         claim.bytes = self.bytes;
     }
 
     /// Claims of rows those that are scheduled, due by now and wanted, as far as there is room.
-    pub(super) fn all(mut self, which: Which<'_>, rows: Vec<Task>, now: Timestamp) -> Vec<Write> {
+    pub(in crate::store) fn claim_all(
+        mut self,
+        which: Which<'_>,
+        rows: Vec<Task>,
+        now: Timestamp,
+    ) -> Vec<Write> {
         let rows: Vec<_> = match which {
             Which::Due => rows,
             Which::These(wanted) => {
@@ -75,8 +86,8 @@ impl<'a> Taking<'a> {
             return None;
         }
         self.take_room(&row);
-        let (before, due_before) = (row::lean(&row), Some(row.due_at));
-        row::claim(&mut row, self.claim, now);
+        let (before, due_before) = (lean(&row), Some(row.due_at));
+        claim(&mut row, self.claim, now);
         let mut noted = Noted::default();
         noted.add(&self.note, &row, now, due_before);
         Some(Write {
@@ -87,4 +98,12 @@ impl<'a> Taking<'a> {
             noted,
         })
     }
+}
+
+/// One transition, from scheduled to running.
+fn claim(row: &mut Task, claim: &Claim, now: Timestamp) {
+    enter(row, State::Running, now);
+    row.attempt += 1;
+    row.owner = Some(claim.owner.to_string());
+    row.wake_at = Some(now.after(claim.lease));
 }

@@ -1,0 +1,22 @@
+//! Decides what happens to a row: the rules, the same for every store. They compute in memory, over rows that were read; the
+//! [`engine`](super::engine) writes what comes of them, if each row still is of the version that was read.
+//!
+//! - `verbs`: may a caller insert a row, or change one, and what is the answer?
+//! - `claim`: which due rows does a claim take, and what does it make of one? It names the copies in SQL and Lua.
+//! - `lease`: has a lease ended, and what becomes of its row?
+//! - `transition`: what does a verb, a hop or the end of a claim make of a row?
+//!
+//! So a cancel meets a claim like this. A row that is running is too late for it (`verbs`), unless the lease has ended: then
+//! that ends first. A row that was scheduled when both read it goes to the one that writes first, as each of them adds to its
+//! version (`transition`, `claim`). The other one is not written: a cancel reads the row again, and is answered anew; a claim
+//! does not have the row.
+
+mod claim;
+mod lease;
+mod transition;
+mod verbs;
+
+pub(super) use self::claim::Capacity;
+pub(super) use self::lease::{expire, lease_has_ended, mend_lease, renew};
+pub(crate) use self::transition::ended;
+pub(super) use self::transition::{Transition, new};
