@@ -8,8 +8,8 @@ use crate::schedule::noting::Way;
 use crate::store::NewRow;
 use crate::store::only;
 use crate::store::paused;
-use crate::store::place;
 use crate::store::receipt::Follow;
+use crate::store::shard_hash;
 use crate::store::store_time::Heard;
 use crate::{Error, NewTask, Scheduled};
 
@@ -161,7 +161,7 @@ impl Scheduler {
         let id = id.unwrap_or_else(|| {
             let made = self.kernel.clock.new_id();
             key.as_ref()
-                .map_or(made, |key| place::id_with_key(made, &kind, key))
+                .map_or(made, |key| shard_hash::id_with_key(made, &kind, key))
         });
         let note = self.note(Some(&kind), "scheduled", sent);
         Ok(NewRow {

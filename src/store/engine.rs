@@ -5,7 +5,6 @@
 
 mod batch;
 mod change;
-mod decider;
 mod guarded;
 mod insert;
 mod loaded;
@@ -13,6 +12,7 @@ mod look;
 mod patience;
 mod reckoned;
 mod sweep;
+mod table_engine;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod transaction;
 
@@ -23,9 +23,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use self::decider::Decider;
+use self::table_engine::TableEngine;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
-use self::transaction::Joined;
+use self::transaction::EngineTransaction;
 use super::keep::Stays;
 use super::merging::Merging;
 use super::table::Table;
@@ -41,9 +41,9 @@ use crate::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp};
 /// A clone is another handle of the same table.
 pub struct Engine<T> {
     /// What callers ask for.
-    callers: Arc<Decider<T>>,
+    callers: Arc<TableEngine<T>>,
     /// What workers do, which may have connections of its own.
-    workers: Arc<Decider<T>>,
+    workers: Arc<TableEngine<T>>,
     inserts: Arc<Merging<NewRow, Scheduled>>,
     changes: Arc<Merging<Change, Answer>>,
 }
@@ -51,13 +51,13 @@ pub struct Engine<T> {
 impl<T: Table> Engine<T> {
     /// Keeps rows in `table`, those that are finished or cancelled for `history`. It pauses by `clock`; the times of rows are
     /// those of the table.
-    pub fn new(table: T, clock: Clock, history: Duration) -> Self {
-        let stays = Arc::new(Stays::new(history));
-        let decider = Arc::new(Decider::new(table, clock, stays));
+    pub fn new(table: T, clock: Clock, keep_history: Duration) -> Self {
+        let stays = Arc::new(Stays::new(keep_history));
+        let decider = Arc::new(TableEngine::new(table, clock, stays));
         Self::over(Arc::clone(&decider), decider)
     }
 
-    fn over(callers: Arc<Decider<T>>, workers: Arc<Decider<T>>) -> Self {
+    fn over(callers: Arc<TableEngine<T>>, workers: Arc<TableEngine<T>>) -> Self {
         let (name, calls) = (callers.table.name(), callers.table.calls());
         Self {
             inserts: Arc::new(Merging::new(name, calls, callers.clock.clone())),
@@ -70,9 +70,9 @@ impl<T: Table> Engine<T> {
     /// The same over two handles of one table: one for what callers ask for, and one for what workers do, so that no crowd of
     /// callers keeps a worker from its claims.
     #[cfg(any(feature = "postgres", feature = "mysql"))]
-    pub(super) fn beside(callers: T, workers: T, clock: &Clock, history: Duration) -> Self {
-        let stays = Arc::new(Stays::new(history));
-        let decider = |table| Arc::new(Decider::new(table, clock.clone(), Arc::clone(&stays)));
+    pub(super) fn beside(callers: T, workers: T, clock: &Clock, keep_history: Duration) -> Self {
+        let stays = Arc::new(Stays::new(keep_history));
+        let decider = |table| Arc::new(TableEngine::new(table, clock.clone(), Arc::clone(&stays)));
         Self::over(decider(callers), decider(workers))
     }
 
@@ -83,19 +83,19 @@ impl<T: Table> Engine<T> {
         T: Clone,
     {
         let before = &self.callers;
-        let decider = Decider::new(
+        let decider = TableEngine::new(
             before.table.clone(),
             before.clock.clone(),
             Arc::clone(&before.stays),
         );
-        let decider = Arc::new(Decider { limit, ..decider });
+        let decider = Arc::new(TableEngine { limit, ..decider });
         (self.callers, self.workers) = (Arc::clone(&decider), decider);
     }
 
     /// The same rules over a transaction that a service has opened in the table's database.
     #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
-    pub(super) fn join<O: Table>(&self, table: O) -> Joined<O> {
-        Joined::new(Decider::new(
+    pub(super) fn join<O: Table>(&self, table: O) -> EngineTransaction<O> {
+        EngineTransaction::new(TableEngine::new(
             table,
             self.callers.clock.clone(),
             Arc::clone(&self.callers.stays),
@@ -119,7 +119,7 @@ impl<T: Table> fmt::Debug for Engine<T> {
         f.debug_struct("Engine")
             .field("table", &self.callers.table.name())
             .field("clock", &self.callers.clock)
-            .field("history", &self.callers.stays.usual)
+            .field("keep_history", &self.callers.stays.usual)
             .finish_non_exhaustive()
     }
 }

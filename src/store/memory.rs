@@ -36,7 +36,7 @@ pub struct MemoryStore {
     engine: Engine<MemoryTable>,
     table: MemoryTable,
     clock: Clock,
-    history: Duration,
+    keep_history: Duration,
 }
 
 impl MemoryStore {
@@ -51,12 +51,12 @@ impl MemoryStore {
         Self::of(table, clock, defaults::HISTORY)
     }
 
-    fn of(table: MemoryTable, clock: Clock, history: Duration) -> Self {
+    fn of(table: MemoryTable, clock: Clock, keep_history: Duration) -> Self {
         Self {
-            engine: Engine::new(table.clone(), clock.clone(), history),
+            engine: Engine::new(table.clone(), clock.clone(), keep_history),
             table,
             clock,
-            history,
+            keep_history,
         }
     }
 
@@ -83,7 +83,7 @@ impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryStore")
             .field("clock", &self.clock)
-            .field("history", &self.history)
+            .field("keep_history", &self.keep_history)
             .finish_non_exhaustive()
     }
 }

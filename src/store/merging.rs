@@ -1,4 +1,4 @@
-//! What many callers ask for, in few calls.
+//! Puts what concurrent callers ask for into few calls, and gives each caller its own answers.
 
 use std::sync::{Arc, OnceLock};
 
@@ -25,17 +25,17 @@ pub(super) enum AtOnce<Q, A> {
 
 /// Answers a batch in a call of its own.
 #[async_trait]
-pub(super) trait Decide<Q>: Send + Sync + 'static {
+pub(super) trait AnswerBatch<Q>: Send + Sync + 'static {
     type Answer: Send + 'static;
 
     /// How many bytes one of these adds to a call.
     fn bytes_of(asked: &Q) -> usize;
 
-    /// Waits a while for rows that others have locked.
-    async fn wait(&self, asked: Vec<Q>) -> Result<Answers<Self::Answer>, Error>;
+    /// Answers, and waits a while for rows that others have locked.
+    async fn answer_waiting(&self, asked: Vec<Q>) -> Result<Answers<Self::Answer>, Error>;
 
-    /// Waits for no other transaction.
-    async fn attempt(&self, asked: Vec<Q>) -> Result<AnswersAtOnce<Q, Self::Answer>, Error>;
+    /// Answers what can be answered without waiting for another transaction.
+    async fn answer_at_once(&self, asked: Vec<Q>) -> Result<AnswersAtOnce<Q, Self::Answer>, Error>;
 }
 
 /// Serves concurrent callers together, and gives each caller its own answers.
@@ -66,30 +66,33 @@ impl<Q: Clone + Send + Sync + 'static, A: Send + 'static> Merging<Q, A> {
         }
     }
 
-    /// Has `decider` answer a caller.
-    pub(super) async fn ask<D>(&self, decider: &Arc<D>, asked: Vec<Q>) -> Result<Answers<A>, Error>
+    /// Has `answerer` answer a caller.
+    pub(super) async fn ask<D>(&self, answerer: &Arc<D>, asked: Vec<Q>) -> Result<Answers<A>, Error>
     where
-        D: Decide<Q, Answer = A>,
+        D: AnswerBatch<Q, Answer = A>,
     {
         let calls = self.calls.filter(|_| (1..LARGE).contains(&asked.len()));
         let Some(calls) = calls else {
-            return decider.wait(asked).await;
+            return answerer.answer_waiting(asked).await;
         };
         let start = || {
-            let decider = Arc::clone(decider);
+            let answerer = Arc::clone(answerer);
             Coalescer::start(&self.clock, calls, D::bytes_of, move |requests| {
-                share(Arc::clone(&decider), requests)
+                share(Arc::clone(&answerer), requests)
             })
         };
         let answered = self.together.get_or_init(start).ask(asked).await;
         let Stamped { now, found } = answered.unwrap_or_else(|| Err(Error::unanswered(self.store)))?;
-        let found = all(&**decider, found).await;
+        let found = all(&**answerer, found).await;
         Ok(Stamped { now, found })
     }
 }
 
 /// All answers, in order, those of what is locked when it is not any more.
-async fn all<Q, A>(decider: &impl Decide<Q, Answer = A>, found: Vec<AtOnce<Q, A>>) -> Vec<Result<A, Error>> {
+async fn all<Q, A>(
+    answerer: &impl AnswerBatch<Q, Answer = A>,
+    found: Vec<AtOnce<Q, A>>,
+) -> Vec<Result<A, Error>> {
     let (mut answers, mut locked) = (Vec::with_capacity(found.len()), Vec::new());
     for answer in found {
         match answer {
@@ -103,7 +106,7 @@ async fn all<Q, A>(decider: &impl Decide<Q, Answer = A>, found: Vec<AtOnce<Q, A>
     let mut waited = Vec::new();
     if !locked.is_empty() {
         let count = locked.len();
-        waited = match decider.wait(locked).await {
+        waited = match answerer.answer_waiting(locked).await {
             Ok(Stamped { found, .. }) => found,
             Err(error) => (0..count).map(|_| Err(error.once_more())).collect(),
         };
@@ -117,11 +120,11 @@ async fn all<Q, A>(decider: &impl Decide<Q, Answer = A>, found: Vec<AtOnce<Q, A>
 
 /// Makes one call for several callers, and answers each.
 async fn share<Q: Clone, A>(
-    decider: Arc<impl Decide<Q, Answer = A>>,
+    answerer: Arc<impl AnswerBatch<Q, Answer = A>>,
     requests: Vec<Request<Q, Shared<Q, A>>>,
 ) {
     let call = |items| async {
-        let Stamped { now, found } = decider.attempt(items).await?;
+        let Stamped { now, found } = answerer.answer_at_once(items).await?;
         Ok((now, found))
     };
     call_by_halves(requests, call, |now, found| Stamped { now, found }).await;

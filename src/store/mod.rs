@@ -3,7 +3,6 @@
 //! A user of the [`Scheduler`](crate::Scheduler) takes from here a store such as [`MemoryStore`], a [`Page`] to list, an
 //! [`Expect`] for the verbs that end in `_if`, and a [`Target`], [`Action`] or [`When`] for those that take many tasks.
 
-mod claim;
 pub(crate) mod coalescer;
 #[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
 #[path = "../../tests/support/database.rs"]
@@ -20,7 +19,6 @@ mod merging;
 mod mysql;
 mod noted;
 pub(crate) mod paused;
-pub(crate) mod place;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(all(test, any(feature = "postgres", feature = "mysql", feature = "redis")))]
@@ -29,12 +27,21 @@ mod proxy;
 pub(crate) mod receipt;
 #[cfg(feature = "redis")]
 mod redis;
+mod requests;
 mod rows;
 mod rules;
+pub(crate) mod shard_hash;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod sql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(any(
+    feature = "sqlite",
+    feature = "postgres",
+    feature = "mysql",
+    feature = "redis"
+))]
+mod state_code;
 mod step;
 pub(crate) mod store_time;
 pub mod table;
@@ -48,7 +55,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-pub use self::claim::{Ahead, Claim, Guarded, Looked, Pending, Renewal, Sweep};
 pub use self::engine::Engine;
 pub use self::keep::{Histories, Keep};
 pub(crate) use self::limited::{Limited, unanswered};
@@ -62,6 +68,7 @@ pub use self::postgres::{PostgresBuilder, PostgresStore};
 pub use self::receipt::Receipt;
 #[cfg(feature = "redis")]
 pub use self::redis::{RedisStore, RedisStoreBuilder};
+pub use self::requests::{Ahead, Claim, Guarded, Looked, Pending, Renewal, Sweep};
 pub(crate) use self::rules::ended;
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::{SqliteBuilder, SqliteStore};

@@ -21,10 +21,10 @@ use sqlx::MySqlConnection;
 use sqlx::mysql::MySqlConnectOptions;
 
 pub use self::builder::MySqlBuilder;
-use self::connections::Place;
-use self::joined::Joined;
+use self::connections::Dialer;
+use self::joined::JoinedSession;
 use self::ranges::Known;
-use self::session::Own;
+use self::session::OwnSession;
 use self::sql::Sql;
 use super::delegated::{delegate_store, unchanged};
 use super::sql::{Pools, SqlTable};
@@ -53,14 +53,14 @@ const NAME: &str = "mysql";
 /// log, its slow log) logs payloads with them, whether they are bound or not; the driver logs none of them.
 #[derive(Clone)]
 pub struct MySqlStore {
-    engine: Engine<SqlTable<Own>>,
+    engine: Engine<SqlTable<OwnSession>>,
     server: Arc<Server>,
-    history: Duration,
+    keep_history: Duration,
 }
 
 /// One table, and the connections to its server.
 struct Server {
-    pools: Pools<Place>,
+    pools: Pools<Dialer>,
     sql: Sql,
     known: Known,
 }
@@ -76,12 +76,13 @@ impl Server {
 }
 
 impl MySqlStore {
-    fn new(server: Arc<Server>, history: Duration) -> Self {
-        let [callers, workers] = [false, true].map(|is_workers| SqlTable(Own::new(&server, is_workers)));
+    fn new(server: Arc<Server>, keep_history: Duration) -> Self {
+        let [callers, workers] =
+            [false, true].map(|is_workers| SqlTable(OwnSession::new(&server, is_workers)));
         Self {
-            engine: Engine::beside(callers, workers, &server.pools.clock, history),
+            engine: Engine::beside(callers, workers, &server.pools.clock, keep_history),
             server,
-            history,
+            keep_history,
         }
     }
 
@@ -175,7 +176,8 @@ impl MySqlStore {
     /// `REPEATABLE READ`, InnoDB keeps others from adding rows next to those that were found by an insert to be in its
     /// way. [`Transaction::find`] shows rows as they are, and as the transaction itself has made them.
     pub fn join<'t>(&'t self, connection: &'t mut MySqlConnection) -> impl Transaction + 't {
-        self.engine.join(SqlTable(Joined::new(&self.server, connection)))
+        self.engine
+            .join(SqlTable(JoinedSession::new(&self.server, connection)))
     }
 }
 
@@ -183,7 +185,7 @@ impl fmt::Debug for MySqlStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MySqlStore")
             .field("table", &self.server.sql.table)
-            .field("history", &self.history)
+            .field("keep_history", &self.keep_history)
             .finish_non_exhaustive()
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
-use crate::store::place;
+use crate::store::shard_hash;
 use crate::store::{Change, Expect, NewRow, Note, Page, Store, Target, Verb, When, only};
 use crate::{Answer, Error, Key, Kind, State, Task, Timestamp};
 
@@ -119,7 +119,7 @@ pub(crate) async fn pause(
     })?;
     let key = Key::from(kind.as_str());
     let row = NewRow {
-        id: place::id_with_key(clock.new_id(), &of_marks, &key),
+        id: shard_hash::id_with_key(clock.new_id(), &of_marks, &key),
         kind: of_marks,
         key: Some(key),
         payload,

@@ -5,7 +5,7 @@ mod columns;
 mod connections;
 mod driver;
 mod errors;
-mod lane;
+mod executor;
 mod listen;
 mod names;
 mod range;
@@ -23,7 +23,7 @@ use sqlx::postgres::PgConnectOptions;
 
 pub use self::builder::PostgresBuilder;
 use self::connections::Database;
-use self::lane::{Joined, Own};
+use self::executor::{JoinedExecutor, OwnExecutor};
 use self::session::PgSession;
 use super::delegated::{delegate_store, unchanged};
 use super::sql::SqlTable;
@@ -51,9 +51,9 @@ const NAME: &str = "postgres";
 /// running under a lease that no worker has, and logs it.
 #[derive(Clone)]
 pub struct PostgresStore {
-    engine: Engine<SqlTable<PgSession<Own>>>,
+    engine: Engine<SqlTable<PgSession<OwnExecutor>>>,
     database: Arc<Database>,
-    history: Duration,
+    keep_history: Duration,
 }
 
 impl PostgresStore {
@@ -106,13 +106,13 @@ impl PostgresStore {
         PostgresBuilder::new(options)
     }
 
-    fn new(database: Arc<Database>, history: Duration) -> Self {
-        let table = |is_workers| SqlTable(PgSession(Own::new(&database, is_workers)));
+    fn new(database: Arc<Database>, keep_history: Duration) -> Self {
+        let table = |is_workers| SqlTable(PgSession(OwnExecutor::new(&database, is_workers)));
         let [callers, workers] = [false, true].map(table);
         Self {
-            engine: Engine::beside(callers, workers, &database.clock, history),
+            engine: Engine::beside(callers, workers, &database.clock, keep_history),
             database,
-            history,
+            keep_history,
         }
     }
 
@@ -139,7 +139,7 @@ impl PostgresStore {
     /// after its transaction began. Verbs set a savepoint, by which they let go what they need not lock. How long the service's
     /// own connection may take is the service's to say.
     pub fn join<'t>(&'t self, connection: &'t mut PgConnection) -> impl Transaction + 't {
-        let joined = PgSession(Joined::new(&self.database, connection));
+        let joined = PgSession(JoinedExecutor::new(&self.database, connection));
         self.engine.join(SqlTable(joined))
     }
 }
@@ -148,7 +148,7 @@ impl fmt::Debug for PostgresStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresStore")
             .field("table", &self.database.names.full_name())
-            .field("history", &self.history)
+            .field("keep_history", &self.keep_history)
             .finish_non_exhaustive()
     }
 }

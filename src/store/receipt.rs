@@ -6,7 +6,7 @@ use crate::backend::{DueWake, Wake};
 /// The answer of a verb within a transaction, and the wake-ups that follow from it: given to
 /// [`Scheduler::committed`](crate::Scheduler::committed) after the commit, and dropped after a rollback.
 ///
-/// Dropping it after a commit loses nothing: the sweep finds the task, up to a second late.
+/// Dropping it after a commit loses nothing: the sweep finds the task, up to half a second late.
 #[derive(Debug)]
 #[must_use = "after the commit it is given to `Scheduler::committed`, so that the wake-up goes out at once"]
 pub struct Receipt<A> {

@@ -132,7 +132,7 @@ impl fmt::Debug for RedisStore {
         f.debug_struct("RedisStore")
             .field("server", &settings.address)
             .field("prefix", &settings.prefix)
-            .field("history", &settings.history)
+            .field("keep_history", &settings.keep_history)
             .finish_non_exhaustive()
     }
 }

@@ -32,22 +32,22 @@ pub(super) use self::errors::Limits;
 pub(super) use self::errors::RowError;
 #[cfg(feature = "mysql")]
 pub(super) use self::record::number_of;
-pub(super) use self::record::{Answer, written_values};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(super) use self::record::{BECOMES, id};
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(super) use self::record::{BEHIND_NOW, NUMBERS, counted, of_ranges};
 #[cfg(feature = "sqlite")]
 pub(super) use self::record::{COLUMNS, time};
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(super) use self::record::{NEW, new_values};
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(super) use self::record::{NUMBERS, counted, of_ranges};
+pub(super) use self::record::{RowsRead, written_values};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use self::schema::{Made, Unfit};
 #[cfg(feature = "mysql")]
 pub(super) use self::table::read_by;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) use self::table::written_size;
-pub(super) use self::table::{Answered, Asked, Session, SqlTable};
+pub(super) use self::table::{Answered, Query, Session, SqlTable};
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(super) use self::value::Driver;
 pub(super) use self::value::{Cells, Value};

@@ -3,8 +3,8 @@
 mod builder;
 mod connections;
 mod driver;
-mod keep;
 mod presence;
+mod runner;
 mod schema;
 mod session;
 mod statements;
@@ -21,7 +21,7 @@ use sqlx::{ConnectOptions, SqliteConnection};
 pub use self::builder::SqliteBuilder;
 use self::connections::{BUSY_TIMEOUT, Pool, Writing, not_opened, pool};
 use self::presence::Presence;
-use self::session::{Joined, Own};
+use self::session::{JoinedSession, OwnSession};
 use super::delegated::{delegate_store, unchanged};
 use super::sql::SqlTable;
 use super::{Engine, Transaction};
@@ -64,9 +64,9 @@ const ROWS_AHEAD: usize = 1_024;
 /// opened and when a worker starts; what runs already goes on with it.
 #[derive(Clone)]
 pub struct SqliteStore {
-    engine: Engine<SqlTable<Own>>,
+    engine: Engine<SqlTable<OwnSession>>,
     file: Arc<File>,
-    history: Duration,
+    keep_history: Duration,
 }
 
 struct File {
@@ -101,7 +101,7 @@ impl SqliteStore {
         SqliteBuilder::new(path.as_ref().to_owned())
     }
 
-    async fn opened(path: &Path, clock: Clock, history: Duration) -> Result<Self, Error> {
+    async fn opened(path: &Path, clock: Clock, keep_history: Duration) -> Result<Self, Error> {
         let common = SqliteConnectOptions::new()
             .filename(path)
             .row_buffer_size(ROWS_AHEAD)
@@ -128,11 +128,11 @@ impl SqliteStore {
         prepared.map_err(|error| not_opened(path, error))?;
         presence.remember();
         let file = Arc::new(file);
-        let table = SqlTable(Own(Arc::clone(&file)));
+        let table = SqlTable(OwnSession(Arc::clone(&file)));
         Ok(Self {
-            engine: Engine::new(table, clock, history),
+            engine: Engine::new(table, clock, keep_history),
             file,
-            history,
+            keep_history,
         })
     }
 
@@ -148,7 +148,7 @@ impl SqliteStore {
     /// that has read before another wrote, and the renewal of a lease is enough of a write. How long a call waits is
     /// up to the connection (`busy_timeout`), and so is a disk that hangs.
     pub fn join<'t>(&'t self, connection: &'t mut SqliteConnection) -> impl Transaction + 't {
-        let joined = Joined::new(connection, self.file.clock.clone());
+        let joined = JoinedSession::new(connection, self.file.clock.clone());
         self.engine.join(SqlTable(joined))
     }
 }
@@ -201,7 +201,7 @@ impl fmt::Debug for SqliteStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqliteStore")
             .field("clock", &self.file.clock)
-            .field("history", &self.history)
+            .field("keep_history", &self.keep_history)
             .finish_non_exhaustive()
     }
 }

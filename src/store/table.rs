@@ -10,10 +10,10 @@ use crate::{Error, Key, Kind, State, Task, TaskId, Timestamp};
 
 /// Keeps rows in a database, of which an [`Engine`](super::Engine) makes a [`Store`](super::Store).
 ///
-/// Nothing here knows what a transition is: the engine reads rows, decides what becomes of them, and has them written if
-/// they still are of the version that was read. So each function is one statement or one short transaction, and atomic for
-/// each row; a batch may be split between its rows. What is written is durable when the call returns. No call waits for a row
-/// that another transaction has locked: it says so, and the engine asks again.
+/// The engine reads rows, decides what becomes of them, and has them written if they still are of the version that was read. So
+/// no function knows a rule but [`claim`](Self::claim), which may be left out. Each is one statement or one short transaction,
+/// and atomic for each row; a batch may be split between its rows. What is written is durable when the call returns. None should
+/// wait for a row that another transaction has locked: it says so, and the engine asks again.
 ///
 /// Times are milliseconds UTC by the table's own clock, which is read in the call itself. An error of a call means that
 /// nothing is known of any of its rows; it is transient where the same call may succeed later. A call may be dropped half-way.
@@ -27,8 +27,8 @@ pub trait Table: Send + Sync {
     /// A short name for logs and errors, such as `sqlite`.
     fn name(&self) -> &'static str;
 
-    /// How many calls of callers are in flight while more come, which then share the next ones. None: each calls for himself,
-    /// as a commit costs no more than a row.
+    /// How many calls of callers are in flight while more come, which then share the next ones. None: each caller has a call of
+    /// its own, as a commit costs no more than a row.
     fn calls(&self) -> Option<usize> {
         None
     }
@@ -51,9 +51,9 @@ pub trait Table: Send + Sync {
         self.read(ids, keys, Columns::All).await
     }
 
-    /// The rows of these ids that steps of their workers are about to be taken of, without payload and headers. A transaction of
-    /// a service's own may keep others from them until it ends.
-    async fn claims(&self, ids: &[TaskId]) -> Result<Stamped<Found>, Error> {
+    /// The rows of these ids that their workers are about to end, renew or send on their way, without payload and headers. A
+    /// transaction of a service's own may keep others from them until it ends.
+    async fn hold_for_worker(&self, ids: &[TaskId]) -> Result<Stamped<Found>, Error> {
         self.read(ids, &[], Columns::Lean).await
     }
 

@@ -1,4 +1,4 @@
-//! Few calls for much that waits: a few in flight at once, and slow ones aside.
+//! Sends what waits in few calls: some at once, each with all that has come until then. A slow one holds up no others.
 
 use std::future::Future;
 use std::pin::pin;

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use super::batch::Batch;
-use super::decider::Decider;
 use super::loaded::{Loaded, unreadable};
+use super::table_engine::TableEngine;
 use crate::store::table::{Table, Unreadable};
 use crate::store::{Change, Stamped, Target, Verb};
 use crate::{Answer, Error, TaskId, Timestamp};
 
-impl<T: Table> Decider<T> {
+impl<T: Table> TableEngine<T> {
     /// Changes rows as [`Store::change`](crate::store::Store::change) says.
     pub(super) async fn change_batch<'c>(
         &self,
@@ -58,7 +58,7 @@ impl<T: Table> Decider<T> {
         batch.may_have_written = true;
         let missed = loaded.write(&self.table, &refilled).await?;
         for (place, meant, answer) in decided {
-            // Also where the answer tells of another row, which is not as it says.
+            // Also where the answer names another row, such as the live one in the way of a redrive, and that was not written.
             let told = answer.task().map(|row| row.id);
             let why = meant.into_iter().chain(told).find_map(|id| missed.get(&id));
             match why {

@@ -5,24 +5,19 @@ use std::time::Duration;
 
 use tracing::warn;
 
-use super::decider::Decider;
 use super::loaded::Loaded;
-use super::patience::moment;
+use super::patience::{LOCKED_TRIES, TURNS, moment};
+use super::table_engine::TableEngine;
 use crate::store::rows::Rows;
 use crate::store::rules::{self, Transition};
 use crate::store::table::{Outcome, Table};
 use crate::store::{Guarded, Renewal, Stamped, Step};
 use crate::{Error, State, Task, TaskId, Timestamp};
 
-/// How often rows are asked for again that others have locked, before they are left for later.
-const TRIES: usize = 3;
-/// How often rows are read again that others were quicker with: each time that changes nearly always what they are.
-const TURNS: usize = 10;
-
 /// What a guarded write is of: the row, and the version and state that it must have.
 type Named = (TaskId, u64, State);
 
-impl<T: Table> Decider<T> {
+impl<T: Table> TableEngine<T> {
     /// As [`Store::advance`](crate::store::Store::advance).
     pub(super) async fn advance(&self, steps: &[Step]) -> Result<Vec<Guarded>, Error> {
         let named: Vec<_> = steps
@@ -80,7 +75,7 @@ impl<T: Table> Decider<T> {
                 Some(given) => given,
                 None => {
                     let ids: BTreeSet<_> = open.iter().map(|&place| named[place].0).collect();
-                    let Stamped { now, found } = self.table.claims(&Vec::from_iter(ids)).await?;
+                    let Stamped { now, found } = self.table.hold_for_worker(&Vec::from_iter(ids)).await?;
                     (now, Loaded::of(found))
                 }
             };
@@ -113,7 +108,7 @@ impl<T: Table> Decider<T> {
                     Some(Outcome::Lost) => came[place] = None,
                     Some(Outcome::Locked) => {
                         is_locked = true;
-                        came[place] = (turn >= TRIES).then_some(Guarded::Blocked);
+                        came[place] = (turn >= LOCKED_TRIES).then_some(Guarded::Blocked);
                     }
                     Some(Outcome::Refused(error)) if named.len() == 1 => return Err(error.once_more()),
                     Some(Outcome::Refused(error)) => {
@@ -122,7 +117,7 @@ impl<T: Table> Decider<T> {
                     }
                 }
             }
-            if is_locked && turn < TRIES {
+            if is_locked && turn < LOCKED_TRIES {
                 moment(&self.clock).await;
             }
         }

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use super::batch::Batch;
-use super::decider::Decider;
 use super::loaded::{Loaded, unreadable};
+use super::table_engine::TableEngine;
 use crate::store::table::{Columns, Outcome, Table};
 use crate::store::{NewRow, Stamped, Target, rules};
 use crate::{Error, Key, Kind, Scheduled, TaskId, Timestamp};
 
-impl<T: Table> Decider<T> {
+impl<T: Table> TableEngine<T> {
     /// Writes rows as [`Store::insert`](crate::store::Store::insert) says: nearly always all are new, and none need be read.
     pub(super) async fn insert_batch<'c>(
         &self,

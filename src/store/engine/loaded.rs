@@ -1,4 +1,4 @@
-//! Rows that were read, as they are made in memory.
+//! Rows that were read, and what a batch has made of them in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ pub(super) struct Loaded {
     /// Those of which nothing can be decided.
     ids: BTreeMap<TaskId, Unreadable>,
     keys: BTreeMap<(Kind, Key), Unreadable>,
-    /// Whether they were not read, but given by their worker: then their leases may have been renewed since.
+    /// Whether they were not read, but given by their worker.
     is_given: bool,
 }
 
@@ -84,9 +84,11 @@ impl Loaded {
     fn writes(&self, refilled: &BTreeSet<TaskId>) -> Vec<Write> {
         let write = |(id, before): (&TaskId, &Task)| {
             let row = self.rows.get(*id).filter(|row| !is_as(before, row))?;
-            // Renewals move the end of a lease, and sweeps a wake-up, without a new version.
             Some(Write {
                 before: before.clone(),
+                // The version does not tell of what renewals and sweeps write: the end of a lease, or when a wake-up is
+                // overdue. So a write that was decided by it is guarded by it as well. A worker that ends its own claim
+                // decides nothing by it, and its lease may have been renewed since it was given the row.
                 guards_wake: !self.is_given
                     && (before.state == State::Running || before.version == row.version),
                 row: row.clone(),
@@ -118,7 +120,7 @@ impl Loaded {
     }
 }
 
-/// The error of who means a row that cannot be read.
+/// The error of a call that means a row that cannot be read.
 pub(super) fn unreadable(store: &'static str, unreadable: &Unreadable) -> Error {
     Error::Store {
         store,

@@ -1,11 +1,12 @@
-//! Looks at rows: for who claims them, and for who asks.
+//! Looks at rows: claims those that workers want, and finds and lists those that callers ask for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tracing::{debug, error};
 
-use super::decider::Decider;
 use super::loaded::unreadable;
+use super::patience::UNREADABLE_TRIES;
+use super::table_engine::TableEngine;
 use crate::backend::Wake;
 use crate::store::rows::Rows;
 use crate::store::rules::Capacity;
@@ -13,10 +14,7 @@ use crate::store::table::{By, Columns, Found, Range, Start, Table, Unreadable, W
 use crate::store::{Claim, Looked, Page, Pending, Stamped, Target};
 use crate::{Error, State, Task, TaskId};
 
-/// How often rows are asked for again within one call, since some of those that were found cannot be read.
-const TRIES: usize = 10;
-
-impl<T: Table> Decider<T> {
+impl<T: Table> TableEngine<T> {
     /// As [`Store::arrive`](crate::store::Store::arrive): claims first, as most wake-ups are of rows that are due.
     pub(super) async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
         let mut capacity = Capacity::new(claim);
@@ -24,7 +22,7 @@ impl<T: Table> Decider<T> {
         let named: Vec<_> = named.map(|wake| (wake.id, wake.version)).collect();
         let (mut claimed_at, mut looked) = (None, Looked::default());
         if !named.is_empty() {
-            let Stamped { now, found } = self.claim(Which::These(&named), claim).await?;
+            let Stamped { now, found } = self.claim_in_table(Which::These(&named), claim).await?;
             self.tell(&found.unreadable);
             (claimed_at, looked.claimed) = (Some(now), found.rows);
         }
@@ -60,9 +58,9 @@ impl<T: Table> Decider<T> {
     /// As [`Store::ready`](crate::store::Store::ready).
     pub(super) async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
         let mut left = claim.clone();
-        let Stamped { now, mut found } = self.claim(Which::Due, claim).await?;
+        let Stamped { now, mut found } = self.claim_in_table(Which::Due, claim).await?;
         let mut rows = std::mem::take(&mut found.rows);
-        for _ in 1..TRIES {
+        for _ in 1..UNREADABLE_TRIES {
             if found.unreadable.is_empty() {
                 break;
             }
@@ -71,7 +69,7 @@ impl<T: Table> Decider<T> {
             let mut capacity = Capacity::new(claim);
             rows.iter().for_each(|row| capacity.take_room(row));
             capacity.leave(&mut left);
-            found = self.claim(Which::Due, &left).await?.found;
+            found = self.claim_in_table(Which::Due, &left).await?.found;
             rows.append(&mut found.rows);
         }
         rows.sort_by_key(|row| (row.due_at, row.id));
@@ -80,7 +78,11 @@ impl<T: Table> Decider<T> {
 
     /// Claims rows. Whether that is noted differs between kinds, and a table knows one answer for a call: so it is asked for
     /// each of both sorts.
-    pub(super) async fn claim(&self, which: Which<'_>, claim: &Claim) -> Result<Stamped<Found>, Error> {
+    pub(super) async fn claim_in_table(
+        &self,
+        which: Which<'_>,
+        claim: &Claim,
+    ) -> Result<Stamped<Found>, Error> {
         let Some((noted, mut others)) = claim.split() else {
             return self.table.claim(which, claim).await;
         };
@@ -155,7 +157,7 @@ impl<T: Table> Decider<T> {
         // A page that is not full is the last one: so those that cannot be read must not make it so.
         let mut wider = range.clone();
         let mut found = Found::default();
-        for _ in 0..TRIES {
+        for _ in 0..UNREADABLE_TRIES {
             let answer = self
                 .table
                 .range(std::slice::from_ref(&wider), Columns::All)

@@ -1,4 +1,4 @@
-//! For how long rows are asked for again that others were quicker with, or keep locked.
+//! Says how often, and for how long, rows are asked for again that others were quicker with, or keep locked.
 
 use std::time::Duration;
 
@@ -13,6 +13,13 @@ pub(super) const ENOUGH: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(25);
 /// For how long a pause is at the most.
 const LONGEST: Duration = Duration::from_millis(250);
+
+/// How often a worker's call asks for rows again that others have locked, before they are left for later.
+pub(super) const LOCKED_TRIES: usize = 3;
+/// How often a worker's call decides of rows, the first time included: each time what they are has nearly always changed.
+pub(super) const TURNS: usize = 10;
+/// How often one call looks for rows, the first time included, as some of those that were found cannot be read.
+pub(super) const UNREADABLE_TRIES: usize = 10;
 
 /// The queue of a store's calls that others were quicker with: one at a time decides again. Without it, of many that want the
 /// same rows one is quickest in each turn, and all others have read them for nothing.

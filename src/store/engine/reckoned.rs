@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use crate::Timestamp;
 use crate::clock::Clock;
 
-/// For how long it is reckoned from an answer. A sweep asks each second; where the table's clock is set back, what is reckoned
-/// is ahead of it until then.
+/// For how long it is reckoned from an answer. A sweep asks twice a second; where the table's clock is set back, what is
+/// reckoned is ahead of it until then.
 const FRESH: Duration = Duration::from_secs(2);
 
 /// Keeps the last time that a table gave, so that what becomes of a row can be reckoned without asking.

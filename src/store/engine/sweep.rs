@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::decider::Decider;
 use super::loaded::Loaded;
+use super::table_engine::TableEngine;
 use crate::store::rules::{self, Capacity};
 use crate::store::table::{By, Columns, Found, Range, Start, Table, Which};
 use crate::store::{Ahead, Claim, Looked, Pending, Stamped, Sweep};
@@ -13,7 +13,7 @@ use crate::{Error, Kind, State, Task, TaskId, Timestamp};
 /// For how long a row is left alone that cannot be read, before it is looked at, and told of, again.
 const ASIDE: Duration = Duration::from_secs(60);
 
-impl<T: Table> Decider<T> {
+impl<T: Table> TableEngine<T> {
     /// As [`Store::sweep`](crate::store::Store::sweep). Nearly always there is nothing to do, and that takes one call.
     pub(super) async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
         let mut ranges = [State::Running, State::Scheduled]
@@ -55,7 +55,7 @@ impl<T: Table> Decider<T> {
         if swept.due.is_empty() {
             return Ok(Vec::new());
         }
-        let found = self.claim(Which::These(&swept.due), claim).await?.found;
+        let found = self.claim_in_table(Which::These(&swept.due), claim).await?.found;
         let Found { rows, unreadable } = found;
         self.tell(&unreadable);
         // How long their payloads are was not known before.

@@ -1,25 +1,25 @@
-//! A transaction of a service's own, joined by the engine.
+//! The engine within a transaction that a service has opened.
 
 use async_trait::async_trait;
 
 use super::batch::not_to_be_had;
-use super::decider::Decider;
+use super::table_engine::TableEngine;
 use crate::store::merging::Answers;
 use crate::store::table::Table;
 use crate::store::{Change, Ending, Guarded, NewRow, Note, Stamped, Step, Target, Transaction};
 use crate::{Answer, Error, Scheduled, Task, TaskId};
 
-/// The rules over a table that is a service's own transaction.
-pub(in crate::store) struct Joined<T>(Decider<T>);
+/// Answers the calls of a transaction over the table as that transaction has it.
+pub(in crate::store) struct EngineTransaction<T>(TableEngine<T>);
 
-impl<T> Joined<T> {
-    pub(super) fn new(decider: Decider<T>) -> Self {
+impl<T> EngineTransaction<T> {
+    pub(super) fn new(decider: TableEngine<T>) -> Self {
         Self(decider)
     }
 }
 
 #[async_trait]
-impl<T: Table> Transaction for Joined<T> {
+impl<T: Table> Transaction for EngineTransaction<T> {
     async fn insert(&mut self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
         all(self.0.insert(rows).await?)
     }

@@ -1,4 +1,4 @@
-//! Rows in this process's memory, as the engine has them kept.
+//! Keeps rows in memory, as a table for the engine.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

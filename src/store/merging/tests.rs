@@ -55,19 +55,19 @@ impl<const CALLS: usize> Held<CALLS> {
 }
 
 #[async_trait]
-impl<const CALLS: usize> Decide<NewRow> for Held<CALLS> {
+impl<const CALLS: usize> AnswerBatch<NewRow> for Held<CALLS> {
     type Answer = Scheduled;
 
     fn bytes_of(row: &NewRow) -> usize {
         row.bytes()
     }
 
-    async fn wait(&self, rows: Vec<NewRow>) -> Result<Answers<Scheduled>, Error> {
+    async fn answer_waiting(&self, rows: Vec<NewRow>) -> Result<Answers<Scheduled>, Error> {
         self.waits.lock().unwrap().push(rows.len());
         self.write(rows).await
     }
 
-    async fn attempt(&self, rows: Vec<NewRow>) -> Result<AnswersAtOnce<NewRow, Scheduled>, Error> {
+    async fn answer_at_once(&self, rows: Vec<NewRow>) -> Result<AnswersAtOnce<NewRow, Scheduled>, Error> {
         let is_locked = |row: &NewRow| Some(row.id) == self.locked;
         let free = rows.iter().filter(|row| !is_locked(row)).cloned().collect();
         let Stamped { now, found } = self.write(free).await?;
@@ -82,18 +82,18 @@ impl<const CALLS: usize> Decide<NewRow> for Held<CALLS> {
 }
 
 #[async_trait]
-impl<const CALLS: usize> Decide<Change> for Held<CALLS> {
+impl<const CALLS: usize> AnswerBatch<Change> for Held<CALLS> {
     type Answer = Answer;
 
     fn bytes_of(change: &Change) -> usize {
         change.verb.bytes()
     }
 
-    async fn wait(&self, changes: Vec<Change>) -> Result<Answers<Answer>, Error> {
+    async fn answer_waiting(&self, changes: Vec<Change>) -> Result<Answers<Answer>, Error> {
         self.rows.change(changes).await
     }
 
-    async fn attempt(&self, changes: Vec<Change>) -> Result<AnswersAtOnce<Change, Answer>, Error> {
+    async fn answer_at_once(&self, changes: Vec<Change>) -> Result<AnswersAtOnce<Change, Answer>, Error> {
         self.calls.lock().unwrap().push(changes.len());
         let Stamped { now, found } = self.rows.change(changes).await?;
         let found = found.into_iter().map(AtOnce::Answered).collect();

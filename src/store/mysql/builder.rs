@@ -23,7 +23,7 @@ pub struct MySqlBuilder {
     options: MySqlConnectOptions,
     table: String,
     connections: u32,
-    history: Duration,
+    keep_history: Duration,
 }
 
 impl MySqlBuilder {
@@ -32,7 +32,7 @@ impl MySqlBuilder {
             options,
             table: TABLE.to_owned(),
             connections: CONNECTIONS,
-            history: defaults::HISTORY,
+            keep_history: defaults::HISTORY,
         }
     }
 
@@ -52,7 +52,7 @@ impl MySqlBuilder {
 
     /// Keeps rows that the store finishes or cancels for `history`; [`defaults::HISTORY`] otherwise.
     pub fn keep_history(mut self, history: Duration) -> Self {
-        self.history = history;
+        self.keep_history = history;
         self
     }
 
@@ -90,7 +90,7 @@ impl MySqlBuilder {
             .await
             .map_err(super::errors::failed)?
             .give_back();
-        Ok(MySqlStore::new(Arc::new(server), self.history))
+        Ok(MySqlStore::new(Arc::new(server), self.keep_history))
     }
 }
 
@@ -101,7 +101,7 @@ impl fmt::Debug for MySqlBuilder {
             .field("host", &self.options.get_host())
             .field("table", &self.table)
             .field("connections", &self.connections)
-            .field("history", &self.history)
+            .field("keep_history", &self.keep_history)
             .finish_non_exhaustive()
     }
 }

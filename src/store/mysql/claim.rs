@@ -1,4 +1,5 @@
-//! Claims rows that are due: looks for them without a lock, then locks them, looks again, and writes.
+//! Claims rows that are due: looks for them without a lock, then locks them, chooses by the rule of `rules/claim.rs`, and writes
+//! what that makes of them in the words of [`take_text`].
 
 use std::collections::BTreeMap;
 
@@ -10,14 +11,14 @@ use super::insert::MOST;
 use super::sql::{SIZE, Sql};
 use super::write::{width, with_ids};
 use crate::store::rules::Capacity;
-use crate::store::sql::{Answer, Answered, Cells, Driver, Value};
+use crate::store::sql::{Answered, Cells, Driver, RowsRead, Value};
 use crate::store::table::{Found, Unreadable, Which, Write};
 use crate::store::{Claim, Stamped};
 use crate::{Kind, State, TaskId, Timestamp};
 
 /// What there is to claim, found without a lock.
 #[derive(Default)]
-struct Looked {
+struct Candidates {
     now: Option<Timestamp>,
     /// The statements that lock it, as far as no other transaction has.
     locks: Vec<(SqlStr, Vec<Value>)>,
@@ -27,26 +28,26 @@ struct Looked {
 /// Claims rows as [`Table::claim`](crate::store::table::Table::claim) says, but for setting aside what cannot be read.
 pub(super) async fn claim(pool: &Pool, sql: &Sql, which: Which<'_>, claim: &Claim) -> Answered<Found> {
     let mut lent = pool.lend().await?;
-    let looked = match which {
+    let candidates = match which {
         Which::These(wanted) => look_at(&mut lent, sql, wanted, claim).await?,
         Which::Due => look(&mut lent, sql, claim).await?,
     };
-    let now = match looked.now {
+    let now = match candidates.now {
         Some(now) => now,
         None => now(&mut lent, sql).await?,
     };
     lent.give_back();
-    if looked.locks.is_empty() {
-        let (rows, unreadable) = (Vec::new(), looked.unreadable);
+    if candidates.locks.is_empty() {
+        let (rows, unreadable) = (Vec::new(), candidates.unreadable);
         let found = Found { rows, unreadable };
         return Ok(Stamped { now, found });
     }
     let mut writing = pool.begin().await?;
     let mut locked = Vec::new();
-    for (lock, values) in looked.locks {
+    for (lock, values) in candidates.locks {
         locked.extend(writing.fetch(lock, &values).await?);
     }
-    let locked = Answer::of(locked);
+    let locked = RowsRead::of(locked);
     let now = locked.now.map_or(now, |locked| locked.max(now));
     let mut rows = locked.found.rows;
     if let Which::Due = which {
@@ -57,7 +58,7 @@ pub(super) async fn claim(pool: &Pool, sql: &Sql, which: Which<'_>, claim: &Clai
     writing.commit().await?;
     let found = Found {
         rows: writes.into_iter().map(|write| write.row).collect(),
-        unreadable: [looked.unreadable, locked.found.unreadable].concat(),
+        unreadable: [candidates.unreadable, locked.found.unreadable].concat(),
     };
     Ok(Stamped { now, found })
 }
@@ -85,7 +86,7 @@ async fn look_at(
     sql: &Sql,
     wanted: &[(TaskId, u64)],
     claim: &Claim,
-) -> Result<Looked, sqlx::Error> {
+) -> Result<Candidates, sqlx::Error> {
     let ids = Value::Ids(wanted.iter().map(|&(id, _)| id).collect());
     let rows = connection.fetch(sql.by_ids_lean.clone(), &[ids]).await?;
     let of_id = |cells: &Cells| match cells.first() {
@@ -93,7 +94,7 @@ async fn look_at(
         _ => None,
     };
     let sizes: BTreeMap<_, _> = rows.iter().filter_map(of_id).collect();
-    let Answer { now, found } = Answer::of(rows);
+    let RowsRead { now, found } = RowsRead::of(rows);
     let rows: BTreeMap<_, _> = found.rows.into_iter().map(|row| (row.id, row)).collect();
     let mut capacity = Capacity::new(claim);
     let mut chosen = Vec::new();
@@ -109,7 +110,7 @@ async fn look_at(
     }
     let is_any = !chosen.is_empty();
     let lock = is_any.then(|| (sql.unlocked.clone(), vec![Value::Ids(chosen)]));
-    Ok(Looked {
+    Ok(Candidates {
         now,
         locks: lock.into_iter().collect(),
         unreadable: found.unreadable,
@@ -117,7 +118,7 @@ async fn look_at(
 }
 
 /// So many rows of each kind as there are room and bytes for, the longest due first.
-async fn look(connection: &mut MySqlConnection, sql: &Sql, claim: &Claim) -> Result<Looked, sqlx::Error> {
+async fn look(connection: &mut MySqlConnection, sql: &Sql, claim: &Claim) -> Result<Candidates, sqlx::Error> {
     let (mut now, mut due) = (None, Vec::new());
     for (kind, room) in claim.room.iter().filter(|(_, room)| **room > 0) {
         let values = [of_kind(kind), Value::count(*room)];
@@ -143,7 +144,7 @@ async fn look(connection: &mut MySqlConnection, sql: &Sql, claim: &Claim) -> Res
         let values = vec![of_kind(kind), Value::of_time(now), Value::count(count)];
         (sql.due_unlocked.clone(), values)
     };
-    Ok(Looked {
+    Ok(Candidates {
         now,
         locks: kinds.into_iter().map(lock).collect(),
         unreadable: Vec::new(),
@@ -186,7 +187,7 @@ async fn take(
     }
 }
 
-/// Claims rows, of so many ids.
+/// Claims rows, of so many ids: what `rules/claim.rs` makes of them.
 pub(super) fn take_text(table: &str, width: usize) -> String {
     format!(
         "UPDATE {table} t FORCE INDEX (PRIMARY) SET

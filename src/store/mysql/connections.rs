@@ -41,22 +41,22 @@ const CHECK: &str = "SELECT CONCAT_WS(', ',
 struct NotSet(String);
 
 /// Connections of one purpose.
-pub(super) type Pool = Arc<Connections<Place>>;
+pub(super) type Pool = Arc<Connections<Dialer>>;
 
 /// So many connections at the most for callers, and as many for workers.
-pub(super) fn pools(options: &MySqlConnectOptions, count: usize) -> Pools<Place> {
+pub(super) fn pools(options: &MySqlConnectOptions, count: usize) -> Pools<Dialer> {
     let options = options.clone().timezone(Some("+00:00".to_owned()));
     let options = options
         .statement_cache_capacity(STATEMENTS)
         .disable_statement_logging();
-    Pools::new([Place(options.clone()), Place(options)], count, Clock::system())
+    Pools::new([Dialer(options.clone()), Dialer(options)], count, Clock::system())
 }
 
 /// Where connections lead.
-pub(super) struct Place(MySqlConnectOptions);
+pub(super) struct Dialer(MySqlConnectOptions);
 
 #[async_trait]
-impl Dial for Place {
+impl Dial for Dialer {
     type Connection = MySqlConnection;
 
     /// What the store relies on, whatever is set for the server, and whatever its `init_connect` does. The time zone and the

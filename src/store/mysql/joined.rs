@@ -12,29 +12,31 @@ use sqlx::{MySqlConnection, SqlStr};
 use tokio::sync::Mutex;
 
 use super::insert::{MOST, prepared};
-use super::session::{Own, in_words_of_mysql, limits};
+use super::session::{OwnSession, in_words_of_mysql, limits};
 use super::sql::WIDTHS;
 use super::write::{self, groups};
 use super::{NAME, Server, claim, errors};
 use crate::store::rules::lease_has_ended;
 use crate::store::sql::codec::{Hex, hex, json};
-use crate::store::sql::{Answer, Answered, Asked, Cells, Driver, Limits, RowError, Session, Value, read_by};
+use crate::store::sql::{
+    Answered, Cells, Driver, Limits, Query, RowError, RowsRead, Session, Value, read_by,
+};
 use crate::store::table::{Columns, Found, Outcome, Write};
 use crate::store::turns::CALLS;
 use crate::store::{NewRow, Stamped};
 use crate::{Error, Key, Kind, State, Task, TaskId, Timestamp};
 
 /// The service's connection, and those of the store.
-pub(super) struct Joined<'t> {
+pub(super) struct JoinedSession<'t> {
     connection: Mutex<&'t mut MySqlConnection>,
     server: &'t Server,
-    own: Own,
+    own: OwnSession,
 }
 
-impl<'t> Joined<'t> {
+impl<'t> JoinedSession<'t> {
     pub(super) fn new(server: &'t Arc<Server>, connection: &'t mut MySqlConnection) -> Self {
         let connection = Mutex::new(connection);
-        let own = Own::new(server, false);
+        let own = OwnSession::new(server, false);
         Self {
             connection,
             server,
@@ -88,7 +90,7 @@ fn latest(first: Found, second: Found) -> Found {
 }
 
 #[async_trait]
-impl Session for Joined<'_> {
+impl Session for JoinedSession<'_> {
     in_words_of_mysql!();
 
     fn classify(&self, _: &sqlx::Error) -> Option<RowError> {
@@ -123,7 +125,7 @@ impl Session for Joined<'_> {
         }
         let values: Vec<_> = wanted.iter().map(|(&id, ended)| (Hex(id), ended)).collect();
         let values = vec![Value::Text(json(&values)?), Value::of_time(Some(now))];
-        let held = Answer::of(self.fetch(self.server.sql.held.clone(), values).await?).found;
+        let held = RowsRead::of(self.fetch(self.server.sql.held.clone(), values).await?).found;
         found.rows.retain(|row| !wanted.contains_key(&row.id));
         let mut missed: BTreeSet<_> = wanted.into_keys().collect();
         for row in &held.rows {
@@ -137,10 +139,10 @@ impl Session for Joined<'_> {
         Ok(Stamped { now, found })
     }
 
-    async fn claims(&self, ids: &[TaskId]) -> Answered<Found> {
+    async fn hold_for_worker(&self, ids: &[TaskId]) -> Answered<Found> {
         let locked = self.server.sql.locked_lean.clone();
         let rows = self.fetch(locked, vec![Value::Ids(ids.to_vec())]).await?;
-        let (now, found) = (self.now().await?, Answer::of(rows).found);
+        let (now, found) = (self.now().await?, RowsRead::of(rows).found);
         Ok(Stamped { now, found })
     }
 

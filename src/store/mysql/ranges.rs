@@ -11,8 +11,9 @@ use sqlx::{AssertSqlSafe, MySqlConnection, SqlSafeStr};
 
 use super::claim::of_kind;
 use super::sql::{ALL, LEAN, NOW, Sql};
-use crate::store::sql::codec::{number, span};
+use crate::store::sql::codec::span;
 use crate::store::sql::{Cells, Driver, Value, number_of, of_ranges};
+use crate::store::state_code;
 use crate::store::table::{By, Columns, Found, Range, Start};
 use crate::{State, Timestamp};
 
@@ -87,7 +88,7 @@ pub(super) fn text(table: &str, ranges: &[Range], columns: Columns, width: usize
     };
     let mut of_kind = Vec::new();
     for (place, range) in ranges.iter().enumerate() {
-        let state = number(range.state);
+        let state = state_code::of(range.state);
         if range.kind.is_none() && !ranges[..place].iter().any(|before| before.state == range.state) {
             of_kind.push(format!(
                 "(SELECT {} FROM {table} t FORCE INDEX (`wake`)

@@ -15,13 +15,13 @@ use super::ranges::ranges;
 use super::sql::{AT_ONCE, Sql};
 use super::write::{self, groups};
 use super::{NAME, Server, errors, schema};
-use crate::store::sql::codec::{hex, json, number, span};
+use crate::store::sql::codec::{hex, json, span};
 use crate::store::sql::{
-    Answer, Answered, Asked, Cells, Driver, Limits, RowError, STATEMENT, Session, Value, counted,
+    Answered, Cells, Driver, Limits, Query, RowError, RowsRead, STATEMENT, Session, Value, counted,
 };
 use crate::store::table::{Columns, Found, Outcome, Range, Unreadable, Which, Write};
 use crate::store::turns::CALLS;
-use crate::store::{Claim, NewRow, Stamped};
+use crate::store::{Claim, NewRow, Stamped, state_code};
 use crate::{Error, Key, Kind, State, Task, TaskId, Timestamp};
 
 /// How many bytes of values any server takes. Those that allow less cannot be used for much.
@@ -40,8 +40,8 @@ macro_rules! in_words_of_mysql {
             self.server.failed(error)
         }
 
-        fn statement(&self, asked: Asked) -> SqlStr {
-            self.server.sql.asked(asked)
+        fn statement(&self, query: Query) -> SqlStr {
+            self.server.sql.query(query)
         }
 
         fn keys(&self, keys: &[(Kind, Key)]) -> Result<Vec<Value>, sqlx::Error> {
@@ -83,13 +83,13 @@ pub(super) async fn limits(session: &impl Session, sql: &Sql, bytes: usize) -> R
 
 /// The connections of a store.
 #[derive(Clone)]
-pub(super) struct Own {
+pub(super) struct OwnSession {
     server: Arc<Server>,
     /// Whether it is for workers; else it is for callers.
     is_workers: bool,
 }
 
-impl Own {
+impl OwnSession {
     pub(super) fn new(server: &Arc<Server>, is_workers: bool) -> Self {
         let server = Arc::clone(server);
         Self { server, is_workers }
@@ -160,14 +160,14 @@ async fn rows_of(
     writes: &[&Write],
 ) -> Result<BTreeMap<TaskId, Task>, sqlx::Error> {
     let ids = Value::Ids(writes.iter().map(|write| write.row.id).collect());
-    let rows = Answer::of(connection.fetch(statement.clone(), &[ids]).await?)
+    let rows = RowsRead::of(connection.fetch(statement.clone(), &[ids]).await?)
         .found
         .rows;
     Ok(rows.into_iter().map(|row| (row.id, row)).collect())
 }
 
 #[async_trait]
-impl Session for Own {
+impl Session for OwnSession {
     in_words_of_mysql!();
 
     fn classify(&self, error: &sqlx::Error) -> Option<RowError> {
@@ -255,7 +255,7 @@ impl Session for Own {
     ) -> Answered<Vec<usize>> {
         let spans: Vec<_> = spans.iter().copied().map(span).collect();
         let longest = spans.iter().max().copied().unwrap_or(0);
-        let state = Value::Int(number(state).into());
+        let state = Value::Int(state_code::of(state).into());
         let values = vec![
             Value::Text(json(&spans)?),
             of_kind(kind),
@@ -288,7 +288,10 @@ impl Session for Own {
 
     async fn remove_past(&self, states: &[State], ids: Vec<String>) -> Result<u64, sqlx::Error> {
         let sql = &self.server.sql;
-        let states: Vec<_> = states.iter().map(|state| number(*state).to_string()).collect();
+        let states: Vec<_> = states
+            .iter()
+            .map(|state| state_code::of(*state).to_string())
+            .collect();
         let values = [Value::Text(json(&ids)?), Value::Text(states.join(","))];
         let remove = || async {
             let mut writing = self.pool().begin().await?;

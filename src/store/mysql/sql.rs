@@ -12,12 +12,12 @@
 
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
-use crate::store::sql::Asked;
+use crate::store::sql::{BEHIND_NOW, Query};
 use crate::store::table::Columns;
 
 /// The time, when the statement began. It is one value for the whole statement, so an index can be searched by it.
 /// It is of no time zone, and the part of a millisecond is cut off.
-macro_rules! now {
+macro_rules! server_time {
     () => {
         "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000)"
     };
@@ -26,13 +26,13 @@ macro_rules! now {
 /// The columns of a row `t`, in the order in which all stores read them; the number of what it was asked for by; the time when
 /// it had been read, and locked where that was asked for: what others have committed to it is not later (only on the store's
 /// own connections, whose time zone is UTC); and how long its payload is.
-macro_rules! columns {
+macro_rules! row_columns {
     ($number:literal) => {
-        columns!($number, "t.headers, t.payload")
+        row_columns!($number, "t.headers, t.payload")
     };
     // Without what is long.
     (lean $number:literal) => {
-        columns!($number, "'{}' AS headers, x'' AS payload")
+        row_columns!($number, "'{}' AS headers, x'' AS payload")
     };
     ($number:literal, $long:literal) => {
         concat!(
@@ -47,13 +47,13 @@ macro_rules! columns {
 }
 
 /// The columns of a row of the range `{number}`.
-pub(super) const ALL: &str = columns!("{number}");
+pub(super) const ALL: &str = row_columns!("{number}");
 /// The same without what is long.
-pub(super) const LEAN: &str = columns!(lean "{number}");
-/// Where the size stands.
-pub(super) const SIZE: usize = 22;
+pub(super) const LEAN: &str = row_columns!(lean "{number}");
+/// Where the size of the payload stands.
+pub(super) const SIZE: usize = BEHIND_NOW;
 /// The time, when a statement began.
-pub(super) const NOW: &str = now!();
+pub(super) const NOW: &str = server_time!();
 
 /// The rows that a JSON array of ids names, in its order.
 macro_rules! of_ids {
@@ -113,14 +113,14 @@ macro_rules! statements {
             }
 
             /// A statement that every database has.
-            pub(super) fn asked(&self, asked: Asked) -> SqlStr {
-                let statement = match asked {
-                    Asked::ByIds(Columns::All) => &self.by_ids,
-                    Asked::ByIds(Columns::Lean) => &self.by_ids_lean,
-                    Asked::ByKeys(Columns::All) => &self.by_keys,
-                    Asked::ByKeys(Columns::Lean) => &self.by_keys_lean,
-                    Asked::Kinds => &self.next_kind,
-                    Asked::History => &self.noted,
+            pub(super) fn query(&self, query: Query) -> SqlStr {
+                let statement = match query {
+                    Query::ByIds(Columns::All) => &self.by_ids,
+                    Query::ByIds(Columns::Lean) => &self.by_ids_lean,
+                    Query::ByKeys(Columns::All) => &self.by_keys,
+                    Query::ByKeys(Columns::Lean) => &self.by_keys_lean,
+                    Query::Kinds => &self.next_kind,
+                    Query::History => &self.noted,
                 };
                 statement.clone()
             }
@@ -136,54 +136,54 @@ macro_rules! statements {
 
 statements! {
     /// The time.
-    now = concat!("SELECT ", now!());
+    now = concat!("SELECT ", server_time!());
 
     /// How long a statement with its values may be.
     packet = "SELECT @@max_allowed_packet";
 
     /// The rows of these ids; one row of nothing but the time for each that is not there.
-    by_ids = concat!("SELECT ", columns!("0"), " FROM ", of_ids!("LEFT JOIN"));
+    by_ids = concat!("SELECT ", row_columns!("0"), " FROM ", of_ids!("LEFT JOIN"));
 
     /// The same without what is long.
-    by_ids_lean = concat!("SELECT ", columns!(lean "0"), " FROM ", of_ids!("LEFT JOIN"));
+    by_ids_lean = concat!("SELECT ", row_columns!(lean "0"), " FROM ", of_ids!("LEFT JOIN"));
 
     /// The rows of these ids that no other transaction has locked, and locks them.
-    unlocked = concat!("SELECT ", columns!("0"), " FROM ", of_locked_ids!(), "FOR UPDATE SKIP LOCKED");
+    unlocked = concat!("SELECT ", row_columns!("0"), " FROM ", of_locked_ids!(), "FOR UPDATE SKIP LOCKED");
 
     /// The same without what is long.
-    unlocked_lean = concat!("SELECT ", columns!(lean "0"), " FROM ", of_locked_ids!(), "FOR UPDATE SKIP LOCKED");
+    unlocked_lean = concat!("SELECT ", row_columns!(lean "0"), " FROM ", of_locked_ids!(), "FOR UPDATE SKIP LOCKED");
 
     /// The rows of these ids without what is long, and locks them.
-    locked_lean = concat!("SELECT ", columns!(lean "0"), " FROM ", of_locked_ids!(), "FOR UPDATE");
+    locked_lean = concat!("SELECT ", row_columns!(lean "0"), " FROM ", of_locked_ids!(), "FOR UPDATE");
 
     /// Rows of a JSON array of ids, each with the version at which its lease has ended by a time or else NULL: those that a verb
     /// may change, and locks them. At READ COMMITTED, InnoDB does not keep the locks of others.
     held = concat!(
-        "SELECT ", columns!("0"), " FROM (SELECT UNHEX(i.id) id, i.ended FROM JSON_TABLE(?, '$[*]'
+        "SELECT ", row_columns!("0"), " FROM (SELECT UNHEX(i.id) id, i.ended FROM JSON_TABLE(?, '$[*]'
             COLUMNS (id VARCHAR(32) PATH '$[0]', ended BIGINT UNSIGNED PATH '$[1]')) i) j
         STRAIGHT_JOIN delayline_tasks t FORCE INDEX (PRIMARY) ON t.id = j.id
         WHERE t.state <> 1 OR (t.version = j.ended AND COALESCE(t.wake_at, 0) <= ?) FOR UPDATE"
     );
 
     /// The rows of these kinds and keys, of each its live one, else the newest.
-    by_keys = by_keys!(columns!("k.place - 1"));
+    by_keys = by_keys!(row_columns!("k.place - 1"));
 
     /// The same without what is long.
-    by_keys_lean = by_keys!(columns!(lean "k.place - 1"));
+    by_keys_lean = by_keys!(row_columns!(lean "k.place - 1"));
 
     /// What is noted of the row of an id.
     noted = "SELECT t.history FROM delayline_tasks t FORCE INDEX (PRIMARY) WHERE t.id = ?";
 
     /// Scheduled rows of a kind that are due, the longest due first: due time, id, how long the payload is, and the time.
     due = concat!(
-        "SELECT t.due_at, t.id, t.size, ", now!(), " FROM delayline_tasks t FORCE INDEX (`due`)
-        WHERE t.kind = ? AND t.state = 0 AND t.due_at <= ", now!(), " ORDER BY t.due_at, t.id LIMIT ?"
+        "SELECT t.due_at, t.id, t.size, ", server_time!(), " FROM delayline_tasks t FORCE INDEX (`due`)
+        WHERE t.kind = ? AND t.state = 0 AND t.due_at <= ", server_time!(), " ORDER BY t.due_at, t.id LIMIT ?"
     );
 
     /// Scheduled rows of a kind that are due at a time and that no other transaction has locked, the longest due first, and
     /// locks them.
     due_unlocked = concat!(
-        "SELECT ", columns!("0"), " FROM delayline_tasks t FORCE INDEX (`due`)
+        "SELECT ", row_columns!("0"), " FROM delayline_tasks t FORCE INDEX (`due`)
         WHERE t.kind = ? AND t.state = 0 AND t.due_at <= ?
         ORDER BY t.due_at, t.id LIMIT ? FOR UPDATE SKIP LOCKED"
     );
@@ -195,12 +195,12 @@ statements! {
     /// The time, and how many rows of a kind and a state are due within each of some spans, in ms, of the first so many of
     /// them: the spans, the kind, the state, the longest of the spans, how many.
     count = concat!(
-        "SELECT ", now!(), ", COUNT(f.due_at)
+        "SELECT ", server_time!(), ", COUNT(f.due_at)
         FROM JSON_TABLE(?, '$[*]' COLUMNS (place FOR ORDINALITY, span BIGINT PATH '$')) j
         LEFT JOIN (
             SELECT t.due_at FROM delayline_tasks t FORCE INDEX (`due`)
-            WHERE t.kind = ? AND t.state = ? AND t.due_at <= ", now!(), " + ? ORDER BY t.due_at, t.id LIMIT ?) f
-        ON f.due_at <= ", now!(), " + j.span
+            WHERE t.kind = ? AND t.state = ? AND t.due_at <= ", server_time!(), " + ? ORDER BY t.due_at, t.id LIMIT ?) f
+        ON f.due_at <= ", server_time!(), " + j.span
         GROUP BY j.place ORDER BY j.place"
     );
 
@@ -208,16 +208,16 @@ statements! {
     /// due.
     set_aside = concat!(
         "UPDATE delayline_tasks t FORCE INDEX (PRIMARY) SET t.owner = 'nobody: the row cannot be read', t.started = 1,
-            t.wake_at = ", now!(), " + ?, t.state = 1
-        WHERE t.id = ? AND ((t.state IN (0, 1) AND t.wake_at <= ", now!(), ")
-            OR (t.state = 0 AND t.due_at <= ", now!(), "))"
+            t.wake_at = ", server_time!(), " + ?, t.state = 1
+        WHERE t.id = ? AND ((t.state IN (0, 1) AND t.wake_at <= ", server_time!(), ")
+            OR (t.state = 0 AND t.due_at <= ", server_time!(), "))"
     );
 
     /// Locks those of these rows that are in one of some states, given as a text, whose `wake_at` has passed, and that no
     /// other transaction has locked.
     past_unlocked = concat!(
         "SELECT t.id FROM ", of_locked_ids!(),
-        "WHERE FIND_IN_SET(t.state, ?) > 0 AND t.wake_at <= ", now!(), " FOR UPDATE SKIP LOCKED"
+        "WHERE FIND_IN_SET(t.state, ?) > 0 AND t.wake_at <= ", server_time!(), " FOR UPDATE SKIP LOCKED"
     );
 
     /// Removes these rows.

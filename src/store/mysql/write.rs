@@ -11,8 +11,9 @@ use sqlx::{AssertSqlSafe, MySqlConnection, SqlSafeStr};
 use super::driver::execute;
 use super::insert::MOST;
 use super::sql::{Sql, WIDTHS};
-use crate::store::sql::codec::{headers, json, number};
+use crate::store::sql::codec::{headers, json};
 use crate::store::sql::{NUMBERS, Value, batches, clip, written_size, written_values};
+use crate::store::state_code;
 use crate::store::table::Write;
 use crate::{Task, TaskId, Timestamp};
 
@@ -28,7 +29,7 @@ const REST_OF_ROW: usize = 256;
 struct Set {
     columns: Vec<(&'static str, Value)>,
     version: u64,
-    /// The version, and the `wake_at` where that matters, that they must have.
+    /// The version, and the `wake_at` where that matters, that they must have: `was` and `woke` of [`each`].
     was: (u64, Option<Timestamp>),
 }
 
@@ -39,7 +40,7 @@ impl Set {
         } = write;
         let of = |row: &Task| {
             [
-                ("state", Value::Int(number(row.state).into())),
+                ("state", Value::Int(state_code::of(row.state).into())),
                 ("due_at", Value::of_time(Some(row.due_at))),
                 ("planned_at", Value::of_time(Some(row.planned_at))),
                 ("attempt", Value::Int(row.attempt.into())),

@@ -24,7 +24,7 @@ pub struct PostgresBuilder {
     schema: Option<String>,
     table: String,
     connections: u32,
-    history: Duration,
+    keep_history: Duration,
     notify: bool,
 }
 
@@ -35,7 +35,7 @@ impl PostgresBuilder {
             schema: None,
             table: "delayline_tasks".to_owned(),
             connections: CONNECTIONS,
-            history: defaults::HISTORY,
+            keep_history: defaults::HISTORY,
             notify: false,
         }
     }
@@ -62,7 +62,7 @@ impl PostgresBuilder {
 
     /// Keeps rows that this store finishes or cancels for `history`; [`defaults::HISTORY`] otherwise.
     pub fn keep_history(mut self, history: Duration) -> Self {
-        self.history = history;
+        self.keep_history = history;
         self
     }
 
@@ -100,7 +100,7 @@ impl PostgresBuilder {
         let database = Database::connect(options, connections, self.schema, self.table, self.notify)
             .await
             .map_err(failed)?;
-        Ok(PostgresStore::new(Arc::new(database), self.history))
+        Ok(PostgresStore::new(Arc::new(database), self.keep_history))
     }
 }
 
@@ -111,7 +111,7 @@ impl fmt::Debug for PostgresBuilder {
             .field("schema", &self.schema)
             .field("table", &self.table)
             .field("connections", &self.connections)
-            .field("history", &self.history)
+            .field("keep_history", &self.keep_history)
             .field("notify", &self.notify)
             .finish_non_exhaustive()
     }

@@ -4,7 +4,8 @@ use super::driver::name;
 use super::names::Names;
 use super::sql::of_ranges::{ALL, CLOCK, LANES, LEAN};
 use crate::store::sql::Value;
-use crate::store::sql::codec::{number, span};
+use crate::store::sql::codec::span;
+use crate::store::state_code;
 use crate::store::table::{By, Columns, Range, Start};
 
 /// The text of a statement, and its values.
@@ -27,7 +28,7 @@ impl Ranges {
             parts.push(part(range, &columns, &mut values));
         }
         let states = ranges.iter().filter(|range| range.kind.is_none());
-        let states = states.map(|range| number(range.state));
+        let states = states.map(|range| state_code::of(range.state));
         let lanes = match (states.clone().min(), states.max()) {
             (Some(first), Some(last)) => {
                 let lanes = LANES.replace("{first}", &first.to_string());
@@ -49,7 +50,7 @@ fn part(range: &Range, columns: &str, values: &mut Vec<Value>) -> String {
         values.push(value);
         format!("${}::{of}", values.len())
     };
-    let state = format!("{}::smallint", number(range.state));
+    let state = format!("{}::smallint", state_code::of(range.state));
     let kind = match &range.kind {
         Some(kind) => value(Value::of_text(name(kind.as_str())), "text"),
         None => "l.kind".to_owned(),

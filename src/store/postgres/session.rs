@@ -1,4 +1,4 @@
-//! The rows by statements on a lane: the store's own connections, or that of a service's transaction.
+//! Keeps rows by statements of PostgreSQL, which an [`Executor`] executes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,31 +7,31 @@ use async_trait::async_trait;
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
 use super::driver::{name, text};
-use super::lane::Lane;
+use super::executor::Executor;
 use super::range::Ranges;
 use super::sql::Statements;
 use super::{NAME, columns, errors, schema};
-use crate::store::sql::codec::{limit, number, span};
+use crate::store::sql::codec::{limit, span};
 use crate::store::sql::{
-    Answer, Answered, Asked, Cells, Limits, RowError, STATEMENT, Session, Value, batches, counted, id,
+    Answered, Cells, Limits, Query, RowError, RowsRead, STATEMENT, Session, Value, batches, counted, id,
     of_ranges, written_size,
 };
 use crate::store::table::{Columns, Found, Outcome, Range, Unreadable, Which, Write};
 use crate::store::turns::CALLS;
-use crate::store::{Claim, NewRow, Stamped};
+use crate::store::{Claim, NewRow, Stamped, state_code};
 use crate::{Error, Key, Kind, State, TaskId, Timestamp};
 
 #[derive(Clone)]
 pub(super) struct PgSession<L>(pub(super) L);
 
-impl<L: Lane> PgSession<L> {
+impl<L: Executor> PgSession<L> {
     fn statements(&self) -> &Statements {
         &self.0.database().statements
     }
 }
 
 #[async_trait]
-impl<L: Lane> Session for PgSession<L> {
+impl<L: Executor> Session for PgSession<L> {
     const NAME: &'static str = NAME;
     const CALLS: usize = CALLS;
 
@@ -43,8 +43,8 @@ impl<L: Lane> Session for PgSession<L> {
         errors::classify(error).filter(|_| !L::IS_JOINED)
     }
 
-    fn statement(&self, asked: Asked) -> SqlStr {
-        self.statements().asked(asked)
+    fn statement(&self, query: Query) -> SqlStr {
+        self.statements().query(query)
     }
 
     fn keys(&self, keys: &[(Kind, Key)]) -> Result<Vec<Value>, sqlx::Error> {
@@ -76,7 +76,7 @@ impl<L: Lane> Session for PgSession<L> {
         if !L::IS_JOINED {
             return self.read(ids, keys, Columns::All).await;
         }
-        let mut answer = Answer::default();
+        let mut answer = RowsRead::default();
         if !ids.is_empty() || keys.is_empty() {
             let ids = [Value::Ids(ids.to_vec())];
             answer.add(self.0.held(&self.statements().hold_ids, &ids).await?, &[]);
@@ -167,7 +167,7 @@ impl<L: Lane> Session for PgSession<L> {
     ) -> Answered<Vec<usize>> {
         let values = [
             Value::of_text(name(kind.as_str())),
-            Value::Int(number(state).into()),
+            Value::Int(state_code::of(state).into()),
             Value::Ints(spans.iter().map(|&within| Some(span(within))).collect()),
             Value::count(most),
         ];
@@ -197,7 +197,7 @@ impl<L: Lane> Session for PgSession<L> {
             Value::count(claim.bytes),
             Value::of_text(claim.claimed().map(|noted| text(&noted))),
         ]);
-        let Answer { now, found } = Answer::of(self.0.fetch(statement, &values).await?);
+        let RowsRead { now, found } = RowsRead::of(self.0.fetch(statement, &values).await?);
         self.stamped((now, found)).await
     }
 
@@ -211,7 +211,7 @@ impl<L: Lane> Session for PgSession<L> {
     }
 
     async fn remove(&self, states: &[State], limit: usize) -> Result<u64, sqlx::Error> {
-        let states = states.iter().map(|state| i64::from(number(*state)));
+        let states = states.iter().map(|state| i64::from(state_code::of(*state)));
         let end = |state: Option<i64>| Value::Int(state.unwrap_or(0));
         let values = [
             Value::Ints(states.clone().map(Some).collect()),

@@ -22,11 +22,11 @@ mod pieces;
 use sqlx::SqlStr;
 
 use super::names::Names;
-use crate::store::sql::Asked;
+use crate::store::sql::{BEHIND_NOW, Query};
 use crate::store::table::Columns;
 
-/// Behind a row, its number and the time: whether one has become another before it was locked.
-pub(super) const IS_CHANGED: usize = 22;
+/// Where `hold_ids` and `hold_keys` say whether a row has become another before it was locked.
+pub(super) const IS_CHANGED: usize = BEHIND_NOW;
 
 macro_rules! statements {
     ($($(#[$doc:meta])* $name:ident = $sql:expr;)*) => {
@@ -42,14 +42,14 @@ macro_rules! statements {
             }
 
             /// A statement that every database has.
-            pub(super) fn asked(&self, asked: Asked) -> SqlStr {
-                let statement = match asked {
-                    Asked::ByIds(Columns::All) => &self.by_ids,
-                    Asked::ByIds(Columns::Lean) => &self.by_ids_lean,
-                    Asked::ByKeys(Columns::All) => &self.by_keys,
-                    Asked::ByKeys(Columns::Lean) => &self.by_keys_lean,
-                    Asked::Kinds => &self.kinds,
-                    Asked::History => &self.noted,
+            pub(super) fn query(&self, query: Query) -> SqlStr {
+                let statement = match query {
+                    Query::ByIds(Columns::All) => &self.by_ids,
+                    Query::ByIds(Columns::Lean) => &self.by_ids_lean,
+                    Query::ByKeys(Columns::All) => &self.by_keys,
+                    Query::ByKeys(Columns::Lean) => &self.by_keys_lean,
+                    Query::Kinds => &self.kinds,
+                    Query::History => &self.noted,
                 };
                 statement.clone()
             }
@@ -64,19 +64,19 @@ macro_rules! statements {
 
 statements! {
     /// The time.
-    now = concat!("SELECT ", now!());
+    now = concat!("SELECT ", server_time!());
 
     /// The rows of these ids.
-    by_ids = answer!("", concat!("SELECT ", columns!("t.place - 1"), " FROM (", of_ids!(), ") t"));
+    by_ids = answer!("", concat!("SELECT ", row_columns!("t.place - 1"), " FROM (", of_ids!(), ") t"));
 
     /// The same without what is long.
-    by_ids_lean = answer!("", concat!("SELECT ", columns!(lean "t.place - 1"), " FROM (", of_ids!(), ") t"));
+    by_ids_lean = answer!("", concat!("SELECT ", row_columns!(lean "t.place - 1"), " FROM (", of_ids!(), ") t"));
 
     /// The rows of these kinds and keys, of each its live one, else the newest.
-    by_keys = answer!("", concat!("SELECT ", columns!("t.place - 1"), " FROM (", of_keys!(), ") t"));
+    by_keys = answer!("", concat!("SELECT ", row_columns!("t.place - 1"), " FROM (", of_keys!(), ") t"));
 
     /// The same without what is long.
-    by_keys_lean = answer!("", concat!("SELECT ", columns!(lean "t.place - 1"), " FROM (", of_keys!(), ") t"));
+    by_keys_lean = answer!("", concat!("SELECT ", row_columns!(lean "t.place - 1"), " FROM (", of_keys!(), ") t"));
 
     /// The rows of these ids, those locked that may be changed.
     hold_ids = hold!(of_ids!());
@@ -87,7 +87,7 @@ statements! {
     /// Writes new rows, at the one time of `$1` or else now, and leaves out those that meet another: says the time, and which were
     /// written, unless all were. Tells channel `$2` (none: no channel) if one of them is due within `$3` ms.
     add = concat!(
-        "WITH clock AS MATERIALIZED (SELECT coalesce(($1::bigint[])[1], ", now!(), ") AS now),
+        "WITH clock AS MATERIALIZED (SELECT coalesce(($1::bigint[])[1], ", server_time!(), ") AS now),
         given AS (
             SELECT g.*, CASE WHEN g.due_at IS NULL THEN ", after!("g.due_in"), " ELSE g.due_at END AS due,
                 ", after!("g.look_in"), " AS wake_at, clock.now
@@ -112,10 +112,10 @@ statements! {
     );
 
     /// Writes what has become of rows that no other transaction has locked.
-    write = write!(" SKIP LOCKED");
+    write = write_rows!(" SKIP LOCKED");
 
     /// The same as soon as they can be had.
-    write_held = write!("");
+    write_held = write_rows!("");
 
     /// Which of rows of ids `$1`, versions `$2` and, where that matters, ends `$3` are as they were.
     same = "SELECT t.id FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS a (id, was, woke) CROSS JOIN LATERAL (
@@ -226,7 +226,7 @@ pub(super) mod of_ranges {
     /// The pairs of state and kind, from the states `{first}` to `{last}`.
     pub(in crate::store::postgres) const LANES: &str = lanes!("{first}", "{last}");
     /// The columns of a row of the range `{number}`.
-    pub(in crate::store::postgres) const ALL: &str = columns!("{number}::bigint");
+    pub(in crate::store::postgres) const ALL: &str = row_columns!("{number}::bigint");
     /// The same without what is long.
-    pub(in crate::store::postgres) const LEAN: &str = columns!(lean "{number}::bigint");
+    pub(in crate::store::postgres) const LEAN: &str = row_columns!(lean "{number}::bigint");
 }

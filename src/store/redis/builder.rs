@@ -18,7 +18,7 @@ pub struct RedisStoreBuilder {
     url: String,
     prefix: String,
     shards: Option<u16>,
-    history: Duration,
+    keep_history: Duration,
     wait: Option<(u32, Duration)>,
 }
 
@@ -28,7 +28,7 @@ impl RedisStoreBuilder {
             url: url.to_owned(),
             prefix: PREFIX.to_owned(),
             shards: None,
-            history: defaults::HISTORY,
+            keep_history: defaults::HISTORY,
             wait: None,
         }
     }
@@ -52,7 +52,7 @@ impl RedisStoreBuilder {
 
     /// Keeps rows that this store finishes or cancels for `history`; [`defaults::HISTORY`] otherwise.
     pub fn keep_history(mut self, history: Duration) -> Self {
-        self.history = history;
+        self.keep_history = history;
         self
     }
 
@@ -77,13 +77,13 @@ impl RedisStoreBuilder {
             address: Address::parse(&self.url)?,
             prefix: self.prefix,
             shards: self.shards,
-            history: self.history,
+            keep_history: self.keep_history,
             wait: self.wait,
         });
         let database = Arc::new(database);
         let table = RedisTable(Arc::clone(&database));
         let settings = &database.settings;
-        let mut engine = Engine::new(table, database.clock.clone(), settings.history);
+        let mut engine = Engine::new(table, database.clock.clone(), settings.keep_history);
         engine.limit(defaults::STORE_TIMEOUT.max(database.limit()));
         Ok(RedisStore { engine, database })
     }
@@ -95,7 +95,7 @@ impl fmt::Debug for RedisStoreBuilder {
         f.debug_struct("RedisStoreBuilder")
             .field("prefix", &self.prefix)
             .field("shards", &self.shards)
-            .field("history", &self.history)
+            .field("keep_history", &self.keep_history)
             .field("wait", &self.wait)
             .finish_non_exhaustive()
     }

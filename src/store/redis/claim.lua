@@ -1,4 +1,4 @@
--- Claims rows that are scheduled and due, as far as there is room.
+-- Claims rows that are scheduled and due, as far as there is room: the rule of `rules/claim.rs`, here as one step.
 --
 -- ARGV[1]  the owner of the claims
 -- ARGV[2]  how long their leases are, in ms

@@ -6,7 +6,7 @@ use super::codec::{self, lane};
 use super::database::Database;
 use super::postpone::unreadable;
 use super::range::{ranges, those_that_succeeded};
-use super::read::{Asked, Extra, look_up};
+use super::read::{Extra, Lookup, look_up};
 use super::shards::{Shard, grouped, home_of, of_id};
 use crate::redis::{Lua, lua};
 use crate::store::rules::Capacity;
@@ -121,7 +121,7 @@ impl<'a> Claiming<'a> {
         if left.is_empty() || !self.has_room() {
             return Ok(());
         }
-        let asked: Vec<_> = left.iter().map(|(id, _)| Asked::Id(*id)).collect();
+        let asked: Vec<_> = left.iter().map(|(id, _)| Lookup::Id(*id)).collect();
         let seen = look_up(self.database, &asked, Extra::Nothing).await?;
         self.saw(seen.now);
         let rows = seen

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::store::state_code;
 use crate::{Key, Kind, State, Task, TaskId, Timestamp};
 
 /// The layout of heads that this release writes, and reads.
@@ -14,24 +15,9 @@ const STATE: usize = 17;
 /// The longest owner that is kept: owners are informational.
 const OWNER: usize = u16::MAX as usize;
 
-/// The states, each at the place of the digit that rows and indexes have for it.
-pub(super) const STATES: [State; 5] = [
-    State::Scheduled,
-    State::Running,
-    State::Done,
-    State::Dead,
-    State::Cancelled,
-];
-
-/// The state as rows and indexes have it.
-pub(super) fn digit(state: State) -> usize {
-    let place = STATES.iter().position(|one| *one == state);
-    place.unwrap_or(STATES.len())
-}
-
 /// The name of what is kept of the rows of one state and kind.
 pub(super) fn lane(state: State, kind: &Kind) -> String {
-    format!("{}:{kind}", digit(state))
+    format!("{}:{kind}", state_code::of(state))
 }
 
 /// The name of a key.
@@ -64,7 +50,7 @@ pub(super) fn guard(version: u64, wake_at: Option<Option<Timestamp>>) -> Vec<u8>
 pub(super) fn head(row: &Task) -> Vec<u8> {
     let mut head = guard(row.version, Some(row.wake_at));
     let short = |number: usize| u32::try_from(number).unwrap_or(NO_TEXT);
-    head.push(u8::try_from(digit(row.state)).unwrap_or(u8::MAX));
+    head.push(state_code::of(row.state));
     head.extend(row.due_at.as_millis().to_le_bytes());
     head.push(u8::from(row.started));
     head.extend(row.attempt.to_le_bytes());
@@ -105,7 +91,8 @@ pub(super) fn task(id: TaskId, head: &[u8], packed: &[u8]) -> Result<Task, Corru
 
 /// Whether a row waits or runs, unless its head says that it is over.
 pub(super) fn is_live(head: &[u8]) -> bool {
-    head.get(STATE).is_none_or(|state| !(2..=4).contains(state))
+    let state = head.get(STATE).and_then(|&code| state_code::state(code));
+    state.is_none_or(State::is_live)
 }
 
 fn read(id: TaskId, head: &[u8]) -> Option<(Task, usize)> {
@@ -136,7 +123,7 @@ fn read(id: TaskId, head: &[u8]) -> Option<(Task, usize)> {
         headers: BTreeMap::new(),
         due_at: at(due_at),
         planned_at: at(planned_at),
-        state: *STATES.get(usize::from(state))?,
+        state: state_code::state(state)?,
         version,
         wake_at: some(wake_at).map(at),
         attempt,

@@ -31,7 +31,7 @@ pub(super) struct Settings {
     pub(super) address: Address,
     pub(super) prefix: String,
     pub(super) shards: Option<u16>,
-    pub(super) history: Duration,
+    pub(super) keep_history: Duration,
     /// How many replicas must have what was written, and for how long that is waited for.
     pub(super) wait: Option<(u32, Duration)>,
 }

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 
 use super::codec;
 use super::database::Database;
-use super::read::{Asked, Extra, look_up};
+use super::read::{Extra, Lookup, look_up};
 use super::shards::{Shard, home, may_be_elsewhere};
 use super::write::{outcome, parts};
 use crate::redis::{Call, Lua, lua};
@@ -99,7 +99,7 @@ async fn lose_those_elsewhere(
     if places.is_empty() {
         return Ok(());
     }
-    let asked: Vec<_> = places.iter().map(|&place| Asked::Id(rows[place].id)).collect();
+    let asked: Vec<_> = places.iter().map(|&place| Lookup::Id(rows[place].id)).collect();
     let seen = look_up(database, &asked, Extra::Nothing).await?.found;
     for (place, seen) in places.into_iter().zip(seen) {
         came[place] = match seen {

@@ -1,11 +1,13 @@
-//! Members of indexes whose rows cannot be decoded, or are elsewhere.
+//! Sets rows aside that cannot be decoded: moves their ids on in the index that found them, so that it finds what is behind
+//! them. The same for an id that an index has though its row is of another state or kind.
 
 use std::time::Duration;
 
-use super::codec::{self, Corrupt, digit};
+use super::codec::{self, Corrupt};
 use super::database::Database;
 use super::shards::{Shard, grouped};
 use crate::redis::{Lua, lua};
+use crate::store::state_code;
 use crate::store::table::{By, Range, Unreadable};
 use crate::task::timestamp::millis;
 use crate::{Error, TaskId};
@@ -21,7 +23,7 @@ fn by(by: By) -> &'static str {
 
 /// The name of the index of a range, but for its kind.
 pub(super) fn index(range: &Range) -> String {
-    format!("{}:{}", by(range.by), digit(range.state))
+    format!("{}:{}", by(range.by), state_code::of(range.state))
 }
 
 /// Tells of a member of an index: why its row cannot be decoded, or nothing where it is elsewhere by what it says.
@@ -46,7 +48,7 @@ pub(super) fn unreadable(
 }
 
 /// The shard of a member of an index, the index and the id.
-pub(super) fn place(unreadable: &Unreadable) -> Option<(Shard, (&str, &[u8]))> {
+pub(super) fn location(unreadable: &Unreadable) -> Option<(Shard, (&str, &[u8]))> {
     let row = &unreadable.row;
     let at = row.iter().rposition(|byte| *byte == 0)?;
     let (shard, index) = str::from_utf8(&row[at + 1..]).ok()?.split_once(' ')?;
@@ -55,7 +57,7 @@ pub(super) fn place(unreadable: &Unreadable) -> Option<(Shard, (&str, &[u8]))> {
 
 /// Puts rows out of the way for so long, where they were found.
 pub(super) async fn postpone(database: &Database, rows: &[Unreadable], pause: Duration) -> Result<(), Error> {
-    for (shard, rows) in grouped(rows.iter().filter_map(place)) {
+    for (shard, rows) in grouped(rows.iter().filter_map(location)) {
         for part in rows.chunks(64) {
             let mut call = database.script(&POSTPONE, shard);
             call.arg(millis(pause));

@@ -27,7 +27,7 @@ pub(super) enum Extra {
 
 /// By what a row is asked for.
 #[derive(Clone, Debug)]
-pub(super) enum Asked {
+pub(super) enum Lookup {
     Id(TaskId),
     Key(Kind, Key),
 }
@@ -50,13 +50,13 @@ struct Seen {
 /// there, or why that is not known; an error if nothing is known of any.
 pub(super) async fn look_up(
     database: &Database,
-    asked: &[Asked],
+    asked: &[Lookup],
     extra: Extra,
 ) -> Result<Stamped<Vec<Result<Option<Raw>, Error>>>, Error> {
     let shards = database.shards().await?;
     let home = |place: usize| match &asked[place] {
-        Asked::Id(id) => of_id(shards, *id),
-        Asked::Key(kind, key) => of_key(shards, kind, key),
+        Lookup::Id(id) => of_id(shards, *id),
+        Lookup::Key(kind, key) => of_key(shards, kind, key),
     };
     let mut seen = Seen {
         now: None,
@@ -64,7 +64,7 @@ pub(super) async fn look_up(
     };
     let homes = grouped((0..asked.len()).map(|place| (home(place), place)));
     seen.look(database, asked, extra, homes).await;
-    let is_absent = |place: &usize| matches!((&asked[*place], &seen.rows[*place]), (Asked::Id(_), Ok(None)));
+    let is_absent = |place: &usize| matches!((&asked[*place], &seen.rows[*place]), (Lookup::Id(_), Ok(None)));
     let absent: Vec<_> = (0..asked.len()).filter(is_absent).collect();
     let others = |place| {
         (0..shards)
@@ -88,7 +88,7 @@ impl Seen {
     async fn look(
         &mut self,
         database: &Database,
-        asked: &[Asked],
+        asked: &[Lookup],
         extra: Extra,
         shards: BTreeMap<Shard, Vec<usize>>,
     ) {
@@ -116,7 +116,7 @@ impl Seen {
 /// The rows, those left out that are absent.
 pub(super) async fn read(
     database: &Database,
-    asked: &[Asked],
+    asked: &[Lookup],
     columns: Columns,
 ) -> Result<Stamped<Found>, Error> {
     let extra = match columns {
@@ -127,8 +127,8 @@ pub(super) async fn read(
     let mut found = Found::default();
     for (seen, asked) in seen.into_iter().zip(asked) {
         let (mut id, key) = match asked {
-            Asked::Id(id) => (Some(*id), None),
-            Asked::Key(kind, key) => (None, Some((kind.clone(), key.clone()))),
+            Lookup::Id(id) => (Some(*id), None),
+            Lookup::Key(kind, key) => (None, Some((kind.clone(), key.clone()))),
         };
         let (is_live, why, is_away) = match seen {
             Ok(None) => continue,
@@ -167,7 +167,7 @@ fn decoded(raw: &Raw, columns: Columns) -> Result<Task, codec::Corrupt> {
 async fn in_shard(
     database: &Database,
     shard: Shard,
-    asked: &[Asked],
+    asked: &[Lookup],
     places: &[usize],
     extra: Extra,
 ) -> Result<Stamped<Vec<Option<Raw>>>, Error> {
@@ -180,11 +180,11 @@ async fn in_shard(
             Extra::Payloads => "payloads",
             Extra::Notes => "notes",
         });
-        call.arg(part.iter().filter(|asked| matches!(asked, Asked::Id(_))).count());
+        call.arg(part.iter().filter(|asked| matches!(asked, Lookup::Id(_))).count());
         for asked in part {
             match asked {
-                Asked::Id(id) => call.arg(id.as_bytes()),
-                Asked::Key(kind, key) => call.arg(codec::name(kind, key)),
+                Lookup::Id(id) => call.arg(id.as_bytes()),
+                Lookup::Key(kind, key) => call.arg(codec::name(kind, key)),
             };
         }
         let said = database

@@ -1,5 +1,5 @@
--- For the scripts that come after it: the rows of one shard, and the indexes over them. No script knows what a transition is:
--- a row is written as it is given, if it still begins as it was read.
+-- For the scripts that come after it: the rows of one shard, and the indexes over them. No script but `claim.lua` knows what a
+-- transition is: a row is written as it is given, if it still begins as it was read.
 --
 -- KEYS[1]  the hash tag of the shard; every key of it begins so, and is made here
 -- Returns  an array: the time by this server's clock, and what the script itself gives

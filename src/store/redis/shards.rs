@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::redis::{Call, Link, Role};
 use crate::store::NewRow;
-use crate::store::place;
+use crate::store::shard_hash;
 use crate::{Error, Key, Kind, Task, TaskId};
 
 /// The number of a shard, from 0 on.
@@ -39,12 +39,12 @@ pub(super) fn check(shards: u16) -> Result<(), Error> {
 
 /// The shard of a row by its id, unless its caller chose that together with a key.
 pub(super) fn of_id(shards: u16, id: TaskId) -> Shard {
-    place::of_id(id) % shards.max(1)
+    shard_hash::of_id(id) % shards.max(1)
 }
 
 /// The shard of the rows of a key.
 pub(super) fn of_key(shards: u16, kind: &Kind, key: &Key) -> Shard {
-    place::of_key(kind, key) % shards.max(1)
+    shard_hash::of_key(kind, key) % shards.max(1)
 }
 
 /// The shard of a row.

@@ -9,17 +9,17 @@ use futures_util::future::try_join_all;
 use redis::FromRedisValue;
 
 use super::claim::Claiming;
-use super::codec::{digit, lane};
+use super::codec::lane;
 use super::database::Database;
 use super::insert::insert;
 use super::postpone::postpone;
 use super::range::ranges;
-use super::read::{Asked, Extra, look_up, read};
+use super::read::{Extra, Lookup, look_up, read};
 use super::write;
 use crate::redis::{Call, NAME};
 use crate::store::table::{Columns, Found, Outcome, Range, Table, Unreadable, Which, Write};
 use crate::store::turns::CALLS;
-use crate::store::{Claim, NewRow, Noted, Stamped};
+use crate::store::{Claim, NewRow, Noted, Stamped, state_code};
 use crate::task::timestamp::millis;
 use crate::{Error, Key, Kind, State, TaskId, Timestamp};
 
@@ -65,8 +65,8 @@ impl Table for RedisTable {
         keys: &[(Kind, Key)],
         columns: Columns,
     ) -> Result<Stamped<Found>, Error> {
-        let ids = ids.iter().map(|id| Asked::Id(*id));
-        let keys = keys.iter().cloned().map(|(kind, key)| Asked::Key(kind, key));
+        let ids = ids.iter().map(|id| Lookup::Id(*id));
+        let keys = keys.iter().cloned().map(|(kind, key)| Lookup::Key(kind, key));
         let asked: Vec<_> = ids.chain(keys).collect();
         read(&self.0, &asked, columns).await
     }
@@ -134,7 +134,7 @@ impl Table for RedisTable {
     async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Result<Vec<Kind>, Error> {
         let with = |call: &mut Call| {
             let after = after.map_or("", Kind::as_str);
-            call.arg(digit(state)).arg(after).arg(limit.min(1 << 30));
+            call.arg(state_code::of(state)).arg(after).arg(limit.min(1 << 30));
         };
         let said = self.poll::<Vec<String>>("kinds", with).await?;
         let kinds: BTreeSet<_> = said.into_iter().flat_map(|said| said.found).collect();
@@ -142,7 +142,7 @@ impl Table for RedisTable {
     }
 
     async fn history(&self, id: TaskId) -> Result<Noted, Error> {
-        let mut seen = look_up(&self.0, &[Asked::Id(id)], Extra::Notes).await?.found;
+        let mut seen = look_up(&self.0, &[Lookup::Id(id)], Extra::Notes).await?.found;
         let Some(raw) = seen.swap_remove(0)? else {
             return Ok(Noted::default());
         };

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 
 use super::codec::{self, lane};
 use super::database::Database;
-use super::postpone::place;
+use super::postpone::location;
 use super::range::{ranges, those_that_succeeded};
 use super::shards::{Shard, grouped, home_of};
 use crate::redis::{Call, Lua, lua};
@@ -176,7 +176,7 @@ pub(super) async fn remove(database: &Database, states: &[State], limit: usize) 
             merged
                 .unreadable
                 .iter()
-                .filter_map(place)
+                .filter_map(location)
                 .map(|(shard, (index, id))| {
                     let lane = index.trim_start_matches("wake:");
                     (shard, (id.to_vec(), lane.to_owned(), None))

@@ -7,7 +7,6 @@ use std::time::Duration;
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
 use serde::{Serialize, Serializer};
 
-use crate::State;
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
 use crate::TaskId;
 
@@ -28,29 +27,6 @@ impl From<Corrupt> for sqlx::Error {
     fn from(corrupt: Corrupt) -> Self {
         Self::Decode(corrupt.into())
     }
-}
-
-/// The number of a state.
-pub(in crate::store) const fn number(state: State) -> i16 {
-    match state {
-        State::Scheduled => 0,
-        State::Running => 1,
-        State::Done => 2,
-        State::Dead => 3,
-        State::Cancelled => 4,
-    }
-}
-
-/// The state of a number.
-pub(in crate::store) fn state(number: i64) -> Result<State, Corrupt> {
-    Ok(match number {
-        0 => State::Scheduled,
-        1 => State::Running,
-        2 => State::Done,
-        3 => State::Dead,
-        4 => State::Cancelled,
-        _ => return Err(Corrupt::Value("state", number)),
-    })
 }
 
 /// A count as a limit has it.

@@ -1,4 +1,4 @@
-//! Batches of which some rows are in the way of the others.
+//! Writes a batch that fails because of some of its rows by smaller and smaller parts, until those rows are alone.
 
 use std::future::Future;
 

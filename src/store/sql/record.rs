@@ -1,12 +1,12 @@
 //! A row as a table has it, and back.
 
 use super::clip::clip;
-use super::codec::{self, Corrupt, read_headers, state};
+use super::codec::{self, Corrupt, read_headers};
 use super::value::{Cells, Value};
-use crate::store::NewRow;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 use crate::store::table::Range;
 use crate::store::table::{Found, Unreadable, Write};
+use crate::store::{NewRow, state_code};
 use crate::{Key, Kind, State, Task, TaskId, Timestamp};
 
 /// The columns of a row, in the order in which they are read; headers and payload are behind them.
@@ -63,6 +63,11 @@ impl Reader {
         N::try_from(int).map_err(|_| Corrupt::Value(column, int))
     }
 
+    fn state(&mut self) -> Result<State, Corrupt> {
+        let code = self.int("state")?;
+        state_code::state(code).ok_or(Corrupt::Value("state", code))
+    }
+
     fn time(&mut self, column: &'static str) -> Result<Timestamp, Corrupt> {
         self.int(column).map(Timestamp::from_millis)
     }
@@ -109,7 +114,7 @@ fn task(cells: Cells) -> Result<Task, Corrupt> {
         id,
         kind: Kind::from(read.text("kind")?),
         key: read.perhaps_text("key")?.map(Key::from),
-        state: state(read.int("state")?)?,
+        state: read.state()?,
         version: read.number("version")?,
         due_at: read.time("due_at")?,
         planned_at: read.time("planned_at")?,
@@ -149,9 +154,12 @@ pub(super) fn text(value: Value) -> Option<String> {
     }
 }
 
-/// Where the number of what a row was asked for by stands in an answer, and the time, in those of databases that say them.
+/// Where the number of what a row was asked for by stands in an answer, behind headers and payload, and the time, in those of
+/// databases that say them; and where what only one database says begins.
 const NUMBER: usize = COLUMNS.len() + 2;
 const NOW: usize = NUMBER + 1;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(in crate::store) const BEHIND_NOW: usize = NOW + 1;
 
 /// The number of what a row was asked for by.
 pub(in crate::store) fn number_of(cells: &Cells) -> Option<usize> {
@@ -161,15 +169,15 @@ pub(in crate::store) fn number_of(cells: &Cells) -> Option<usize> {
     }
 }
 
-/// What statements answer for rows.
+/// The rows that statements give, decoded.
 #[derive(Default)]
-pub(in crate::store) struct Answer {
+pub(in crate::store) struct RowsRead {
     /// When the last of them did, if they say so.
     pub(in crate::store) now: Option<Timestamp>,
     pub(in crate::store) found: Found,
 }
 
-impl Answer {
+impl RowsRead {
     pub(in crate::store) fn of(rows: Vec<Cells>) -> Self {
         let mut answer = Self::default();
         answer.add(rows, &[]);
@@ -191,9 +199,10 @@ impl Answer {
             };
             let id = cells.first().and_then(id);
             let key = number_of(&cells).and_then(|place| keys.get(place)).cloned();
-            let live =
-                [State::Scheduled, State::Running].map(|state| Value::Int(codec::number(state).into()));
-            let is_live = cells.get(3).is_some_and(|state| live.contains(state));
+            let is_live = match cells.get(3) {
+                Some(&Value::Int(code)) => state_code::state(code).is_some_and(State::is_live),
+                _ => false,
+            };
             match task(cells) {
                 Ok(task) => self.found.rows.push(task),
                 Err(corrupt) => self.found.unreadable.push(Unreadable {
@@ -217,11 +226,11 @@ pub(in crate::store) fn of_ranges(rows: Vec<Cells>, ranges: &[Range]) -> (Option
     for cells in rows {
         match number_of(&cells).and_then(|place| of_ranges.get_mut(place)) {
             Some(of_range) => of_range.push(cells),
-            None => now = now.max(Answer::of(vec![cells]).now),
+            None => now = now.max(RowsRead::of(vec![cells]).now),
         }
     }
     let found = ranges.iter().zip(of_ranges).map(|(range, rows)| {
-        let mut answer = Answer::of(rows);
+        let mut answer = RowsRead::of(rows);
         now = now.max(answer.now);
         // Of each kind they are in the right order already.
         answer.found.rows.sort_by(|one, other| one.kind.cmp(&other.kind));
@@ -292,7 +301,7 @@ pub(in crate::store) fn written_values(write: &Write) -> [Value; BECOMES] {
         Value::Bytes(row.id.as_bytes().to_vec()),
         Value::version(write.before.version),
         Value::of_time(write.wake_at()),
-        Value::Int(codec::number(row.state).into()),
+        Value::Int(state_code::of(row.state).into()),
         Value::version(row.version),
         time(row.due_at),
         time(row.planned_at),

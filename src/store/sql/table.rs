@@ -10,13 +10,13 @@ use sqlx::SqlStr;
 use super::batches::{batches, size};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 use super::clip::clip;
-use super::codec::{hex, number};
+use super::codec::hex;
 use super::errors::{Limits, RowError};
 use super::parts::by_parts;
-use super::record::{Answer, kind, text};
+use super::record::{RowsRead, kind, text};
 use super::value::{Cells, Value};
 use crate::store::table::{Columns, Found, Outcome, Range, Table, Unreadable, Which, Write};
-use crate::store::{Claim, NewRow, Noted, Stamped};
+use crate::store::{Claim, NewRow, Noted, Stamped, state_code};
 use crate::{Error, Key, Kind, State, TaskId, Timestamp};
 
 /// The rows of a database, by statements that a session sends.
@@ -25,7 +25,7 @@ pub(in crate::store) struct SqlTable<S>(pub(in crate::store) S);
 
 /// Statements that all databases have, each in its own words. Their values are, in this order:
 #[derive(Clone, Copy, Debug)]
-pub(in crate::store) enum Asked {
+pub(in crate::store) enum Query {
     /// The rows of ids: [ids](Value::Ids).
     ByIds(Columns),
     /// The live row of each of some kinds and keys, else its newest, each with the place of its key: [`Session::keys`].
@@ -39,7 +39,7 @@ pub(in crate::store) enum Asked {
 /// What was found, and when.
 pub(in crate::store) type Answered<T> = Result<Stamped<T>, sqlx::Error>;
 
-/// Sends statements: on connections of the store's own, or within a transaction that a service has opened, which asks for
+/// Sends statements for [`SqlTable`] (see `table!` below): on connections of the store's own, or within a transaction that a service has opened, which asks for
 /// nothing but to read, hold, insert and write.
 #[async_trait]
 pub(in crate::store) trait Session: Send + Sync {
@@ -56,7 +56,7 @@ pub(in crate::store) trait Session: Send + Sync {
     fn classify(&self, error: &sqlx::Error) -> Option<RowError>;
 
     /// A statement in the words of the database.
-    fn statement(&self, asked: Asked) -> SqlStr;
+    fn statement(&self, query: Query) -> SqlStr;
 
     /// Kinds and keys as the values of a statement.
     fn keys(&self, keys: &[(Kind, Key)]) -> Result<Vec<Value>, sqlx::Error>;
@@ -69,7 +69,7 @@ pub(in crate::store) trait Session: Send + Sync {
 
     /// As [`Table::read`].
     async fn read(&self, ids: &[TaskId], keys: &[(Kind, Key)], columns: Columns) -> Answered<Found> {
-        let Answer { now, found } = read_by(self, ids, keys, columns).await?;
+        let RowsRead { now, found } = read_by(self, ids, keys, columns).await?;
         self.stamped((now, found)).await
     }
 
@@ -87,8 +87,8 @@ pub(in crate::store) trait Session: Send + Sync {
         self.read(ids, keys, Columns::All).await
     }
 
-    /// As [`Table::claims`].
-    async fn claims(&self, ids: &[TaskId]) -> Answered<Found> {
+    /// As [`Table::hold_for_worker`].
+    async fn hold_for_worker(&self, ids: &[TaskId]) -> Answered<Found> {
         self.read(ids, &[], Columns::Lean).await
     }
 
@@ -181,19 +181,19 @@ pub(in crate::store) async fn read_by<S: Session + ?Sized>(
     ids: &[TaskId],
     keys: &[(Kind, Key)],
     columns: Columns,
-) -> Result<Answer, sqlx::Error> {
-    let mut answer = Answer::default();
+) -> Result<RowsRead, sqlx::Error> {
+    let mut answer = RowsRead::default();
     if !ids.is_empty() {
         let ids = vec![Value::Ids(ids.to_vec())];
         let rows = session
-            .fetch(session.statement(Asked::ByIds(columns)), ids)
+            .fetch(session.statement(Query::ByIds(columns)), ids)
             .await?;
         answer.add(rows, &[]);
     }
     if !keys.is_empty() {
         let values = session.keys(keys)?;
         let rows = session
-            .fetch(session.statement(Asked::ByKeys(columns)), values)
+            .fetch(session.statement(Query::ByKeys(columns)), values)
             .await?;
         answer.add(rows, keys);
     }
@@ -285,8 +285,8 @@ async fn kinds<S: Session>(
     let mut kinds = Vec::new();
     while kinds.len() < limit {
         let left = Value::count(limit - kinds.len());
-        let values = vec![Value::Int(number(state).into()), after, left];
-        let rows = session.fetch(session.statement(Asked::Kinds), values).await?;
+        let values = vec![Value::Int(state_code::of(state).into()), after, left];
+        let rows = session.fetch(session.statement(Query::Kinds), values).await?;
         let Some(last) = rows.last().and_then(|row| row.first()).cloned() else {
             break;
         };
@@ -299,7 +299,7 @@ async fn kinds<S: Session>(
 
 async fn history<S: Session>(session: &S, id: TaskId) -> Result<Noted, sqlx::Error> {
     let rows = session
-        .fetch(session.statement(Asked::History), vec![Value::Id(id)])
+        .fetch(session.statement(Query::History), vec![Value::Id(id)])
         .await?;
     let history = rows.into_iter().flatten().next().and_then(text);
     let history = history.unwrap_or_default();
@@ -334,7 +334,7 @@ table! {
     async fn now(&self) -> Timestamp = S::now;
     async fn read(&self, ids: &[TaskId], keys: &[(Kind, Key)], columns: Columns) -> Stamped<Found> = S::read;
     async fn hold(&self, ids: &[TaskId], keys: &[(Kind, Key)]) -> Stamped<Found> = S::hold;
-    async fn claims(&self, ids: &[TaskId]) -> Stamped<Found> = S::claims;
+    async fn hold_for_worker(&self, ids: &[TaskId]) -> Stamped<Found> = S::hold_for_worker;
     async fn range(&self, ranges: &[Range], columns: Columns) -> Stamped<Vec<Found>> = S::ranges;
     async fn count(&self, kind: &Kind, state: State, spans: &[Duration], most: usize) -> Stamped<Vec<usize>> = S::count;
     async fn insert(&self, rows: &[NewRow]) -> Stamped<Vec<Outcome>> = insert_all;

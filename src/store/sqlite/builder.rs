@@ -13,7 +13,7 @@ use crate::{Error, defaults};
 pub struct SqliteBuilder {
     path: PathBuf,
     clock: Clock,
-    history: Duration,
+    keep_history: Duration,
 }
 
 impl SqliteBuilder {
@@ -21,7 +21,7 @@ impl SqliteBuilder {
         Self {
             path,
             clock: Clock::system(),
-            history: defaults::HISTORY,
+            keep_history: defaults::HISTORY,
         }
     }
 
@@ -33,14 +33,14 @@ impl SqliteBuilder {
 
     /// Keeps rows that this store finishes or cancels for `history`; [`defaults::HISTORY`] otherwise.
     pub fn keep_history(mut self, history: Duration) -> Self {
-        self.history = history;
+        self.keep_history = history;
         self
     }
 
     /// Opens the file, which is created unless it is there, then for its owner alone, and brings its schema up to date.
     pub async fn open(self) -> Result<SqliteStore, Error> {
         create_private(self.path.clone(), &self.clock).await;
-        SqliteStore::opened(&self.path, self.clock, self.history).await
+        SqliteStore::opened(&self.path, self.clock, self.keep_history).await
     }
 }
 

@@ -24,10 +24,10 @@ const LOCK_DEADLINE: Duration = Duration::from_secs(9);
 const PAUSE: u64 = 10;
 
 /// Connections of one purpose.
-pub(super) type Pool = Arc<Connections<Place>>;
+pub(super) type Pool = Arc<Connections<Dialer>>;
 
 /// Where connections lead: to the file that was opened first.
-pub(super) struct Place {
+pub(super) struct Dialer {
     options: SqliteConnectOptions,
     presence: Arc<Presence>,
     clock: Clock,
@@ -40,7 +40,7 @@ pub(super) fn pool(
     count: usize,
     clock: &Clock,
 ) -> Pool {
-    let place = Place {
+    let place = Dialer {
         options,
         presence: Arc::clone(presence),
         clock: clock.clone(),
@@ -49,7 +49,7 @@ pub(super) fn pool(
 }
 
 #[async_trait]
-impl Dial for Place {
+impl Dial for Dialer {
     type Connection = SqliteConnection;
 
     /// A disk that hangs must not gather threads that wait for it: so the place is taken until the thread is back.
@@ -106,7 +106,7 @@ async fn pause_after(error: sqlx::Error, begun: Instant, clock: &Clock) -> Resul
 
 /// A transaction that holds the lock for writing; it is undone unless it is committed.
 pub(super) struct Writing {
-    lent: Lent<Place>,
+    lent: Lent<Dialer>,
     /// The time when it had the lock: what others have committed is not later.
     pub(super) now: Timestamp,
 }

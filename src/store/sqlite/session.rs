@@ -9,10 +9,10 @@ use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr, SqliteConnection};
 use tokio::sync::Mutex;
 
 use super::connections::{classify, failed};
-use super::keep::Keep;
+use super::runner::Runner;
 use super::{File, NAME, schema, statements};
 use crate::clock::Clock;
-use crate::store::sql::{Answered, Asked, Cells, Driver, RowError, Session, Value, codec, time};
+use crate::store::sql::{Answered, Cells, Driver, Query, RowError, Session, Value, codec, time};
 use crate::store::table::{Columns, Found, Outcome, Range, Unreadable, Which, Write};
 use crate::store::{Claim, NewRow, Stamped};
 use crate::{Error, Key, Kind, State, Timestamp};
@@ -31,8 +31,8 @@ macro_rules! in_words_of_sqlite {
             failed(error)
         }
 
-        fn statement(&self, asked: Asked) -> SqlStr {
-            AssertSqlSafe(statements::asked(asked)).into_sql_str()
+        fn statement(&self, query: Query) -> SqlStr {
+            AssertSqlSafe(statements::query(query)).into_sql_str()
         }
 
         fn keys(&self, keys: &[(Kind, Key)]) -> Result<Vec<Value>, sqlx::Error> {
@@ -44,14 +44,14 @@ macro_rules! in_words_of_sqlite {
 
 /// The connections of a store.
 #[derive(Clone)]
-pub(super) struct Own(pub(super) Arc<File>);
+pub(super) struct OwnSession(pub(super) Arc<File>);
 
 /// Reads on a connection that is lent and given back, at a time that is taken before: gives what it read, and the time.
 macro_rules! reading {
     ($own:expr, |$keep:ident| $read:expr) => {{
         let mut lent = $own.0.readers.lend().await?;
         let now = $own.0.clock.now();
-        let mut $keep = Keep::new(&mut lent, now);
+        let mut $keep = Runner::new(&mut lent, now);
         let found = $read.await?;
         lent.give_back();
         Stamped { now, found }
@@ -59,7 +59,7 @@ macro_rules! reading {
 }
 
 #[async_trait]
-impl Session for Own {
+impl Session for OwnSession {
     in_words_of_sqlite!();
 
     fn classify(&self, error: &sqlx::Error) -> Option<RowError> {
@@ -94,7 +94,10 @@ impl Session for Own {
     async fn insert(&self, rows: Vec<&NewRow>, _: Option<Timestamp>) -> Answered<Vec<Outcome>> {
         let mut writing = self.0.write().await?;
         let now = writing.now;
-        let found = Keep::new(&mut writing, now).ending(COMMIT).insert(&rows).await?;
+        let found = Runner::new(&mut writing, now)
+            .ending(COMMIT)
+            .insert(&rows)
+            .await?;
         writing.end()?;
         Ok(Stamped { now, found })
     }
@@ -102,7 +105,10 @@ impl Session for Own {
     async fn write(&self, writes: Vec<&Write>) -> Result<Vec<Outcome>, sqlx::Error> {
         let mut writing = self.0.write().await?;
         let now = writing.now;
-        let came = Keep::new(&mut writing, now).ending(COMMIT).write(&writes).await?;
+        let came = Runner::new(&mut writing, now)
+            .ending(COMMIT)
+            .write(&writes)
+            .await?;
         writing.end()?;
         Ok(came)
     }
@@ -116,7 +122,7 @@ impl Session for Own {
         }
         let mut writing = self.0.write().await?;
         let now = writing.now;
-        let found = Keep::new(&mut writing, now)
+        let found = Runner::new(&mut writing, now)
             .ending(COMMIT)
             .claim(which, claim)
             .await?;
@@ -130,7 +136,7 @@ impl Session for Own {
     async fn set_aside(&self, rows: &[Unreadable], pause: Duration) -> Result<(), sqlx::Error> {
         let mut writing = self.0.write().await?;
         let now = writing.now;
-        Keep::new(&mut writing, now)
+        Runner::new(&mut writing, now)
             .set_aside(rows, now.after(pause))
             .await?;
         writing.commit().await
@@ -151,12 +157,12 @@ impl Session for Own {
 }
 
 /// The service's connection. SQLite has one lock for all rows, so a transaction that writes has every row locked.
-pub(super) struct Joined<'t> {
+pub(super) struct JoinedSession<'t> {
     connection: Mutex<&'t mut SqliteConnection>,
     clock: Clock,
 }
 
-impl<'t> Joined<'t> {
+impl<'t> JoinedSession<'t> {
     pub(super) fn new(connection: &'t mut SqliteConnection, clock: Clock) -> Self {
         let connection = Mutex::new(connection);
         Self { connection, clock }
@@ -164,7 +170,7 @@ impl<'t> Joined<'t> {
 }
 
 #[async_trait]
-impl Session for Joined<'_> {
+impl Session for JoinedSession<'_> {
     in_words_of_sqlite!();
 
     fn classify(&self, _: &sqlx::Error) -> Option<RowError> {
@@ -182,12 +188,14 @@ impl Session for Joined<'_> {
     async fn insert(&self, rows: Vec<&NewRow>, _: Option<Timestamp>) -> Answered<Vec<Outcome>> {
         let mut connection = self.connection.lock().await;
         let now = self.clock.now();
-        let found = Keep::new(&mut connection, now).insert(&rows).await?;
+        let found = Runner::new(&mut connection, now).insert(&rows).await?;
         Ok(Stamped { now, found })
     }
 
     async fn write(&self, writes: Vec<&Write>) -> Result<Vec<Outcome>, sqlx::Error> {
         let mut connection = self.connection.lock().await;
-        Keep::new(&mut connection, self.clock.now()).write(&writes).await
+        Runner::new(&mut connection, self.clock.now())
+            .write(&writes)
+            .await
     }
 }

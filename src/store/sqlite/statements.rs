@@ -7,10 +7,9 @@
 //! rows have so many values each that these come as they are, in statements for fixed numbers of rows.
 
 use crate::State;
-use crate::store::Noted;
-use crate::store::sql::codec::number;
-use crate::store::sql::{Asked, BECOMES, COLUMNS, NEW};
+use crate::store::sql::{BECOMES, COLUMNS, NEW, Query};
 use crate::store::table::{By, Columns, Range, Start};
+use crate::store::{Noted, state_code};
 
 /// How many rows go into one statement.
 pub(super) const MOST: usize = 128;
@@ -43,20 +42,20 @@ fn columns(columns: Columns) -> String {
 }
 
 /// A statement that every database has.
-pub(super) fn asked(asked: Asked) -> String {
-    match asked {
-        Asked::ByIds(which) => format!(
+pub(super) fn query(query: Query) -> String {
+    match query {
+        Query::ByIds(which) => format!(
             "SELECT {} FROM json_each(?) j
             CROSS JOIN delayline_tasks t INDEXED BY delayline_tasks_id WHERE t.id = unhex(j.value)",
             columns(which)
         ),
-        Asked::ByKeys(which) => by_keys(which),
-        Asked::Kinds => {
+        Query::ByKeys(which) => by_keys(which),
+        Query::Kinds => {
             let kinds = kinds("?1", "AND k.kind > ?2");
             format!("{kinds} SELECT kinds.kind FROM kinds WHERE kinds.kind IS NOT NULL LIMIT ?3")
         }
         // As the bytes that it is.
-        Asked::History => "SELECT CAST(t.history AS BLOB)
+        Query::History => "SELECT CAST(t.history AS BLOB)
             FROM delayline_tasks t INDEXED BY delayline_tasks_id WHERE t.id = ?"
             .to_owned(),
     }
@@ -98,7 +97,7 @@ pub(super) fn range(range: &Range, which: Columns) -> String {
         By::Wake => ("wake", "wake_at", format!("r.wake_at{direction}")),
     };
     let kind = if range.kind.is_some() { "?" } else { "kinds.kind" };
-    let state = number(range.state);
+    let state = state_code::of(range.state);
     let from = match range.from {
         Start::First => String::new(),
         Start::Ago(_) => format!("AND r.{time} >= ? "),
@@ -156,7 +155,7 @@ pub(super) fn count(state: State) -> String {
     format!(
         "SELECT count(*) FROM (SELECT r.due_at FROM delayline_tasks r INDEXED BY delayline_tasks_due
             WHERE r.kind = ? AND r.state = {} AND r.due_at <= ? ORDER BY r.due_at, r.id LIMIT ?) first",
-        number(state)
+        state_code::of(state)
     )
 }
 
@@ -211,7 +210,10 @@ pub(super) const SET_ASIDE: &str = "UPDATE delayline_tasks INDEXED BY delayline_
 
 /// Removes those of a batch of rows that are in one of these states, and whose `wake_at` has passed; gives their ids.
 pub(super) fn remove(states: &[State]) -> String {
-    let states: Vec<_> = states.iter().map(|state| number(*state).to_string()).collect();
+    let states: Vec<_> = states
+        .iter()
+        .map(|state| state_code::of(*state).to_string())
+        .collect();
     format!(
         "DELETE FROM delayline_tasks INDEXED BY delayline_tasks_id
         WHERE id IN (SELECT unhex(j.value) FROM json_each(?) j) AND state IN ({}) AND wake_at <= ? RETURNING id",
@@ -230,12 +232,12 @@ pub(super) fn all() -> Vec<(String, String)> {
         ("refill".to_owned(), REFILL.to_owned()),
         ("set aside".to_owned(), SET_ASIDE.to_owned()),
         ("remove".to_owned(), remove(&[State::Done, State::Cancelled])),
-        ("history".to_owned(), asked(Asked::History)),
-        ("kinds".to_owned(), asked(Asked::Kinds)),
+        ("history".to_owned(), query(Query::History)),
+        ("kinds".to_owned(), query(Query::Kinds)),
     ];
     for columns in [Columns::All, Columns::Lean] {
-        all.push((format!("ids {columns:?}"), asked(Asked::ByIds(columns))));
-        all.push((format!("keys {columns:?}"), asked(Asked::ByKeys(columns))));
+        all.push((format!("ids {columns:?}"), query(Query::ByIds(columns))));
+        all.push((format!("keys {columns:?}"), query(Query::ByKeys(columns))));
         let ranges = crate::store::sql::tests::forms::ranges();
         all.extend(ranges.map(|form| (format!("{form:?} {columns:?}"), range(&form, columns))));
     }

@@ -9,7 +9,7 @@ use sqlx::mysql::MySqlConnectOptions;
 use tokio::sync::OnceCell;
 
 use super::super::MySqlStore;
-use super::super::session::Own;
+use super::super::session::OwnSession;
 use super::{Database, run};
 use crate::TaskId;
 use crate::store::sql::SqlTable;
@@ -52,7 +52,7 @@ impl TableFixture for Server {
             run(&mut other, &format!("ALTER TABLE {name} ADD COLUMN later TEXT")).await;
         }
         *self.table.lock().unwrap() = name;
-        Arc::new(SqlTable(Own::new(&store.server, false)))
+        Arc::new(SqlTable(OwnSession::new(&store.server, false)))
     }
 
     async fn lock(&self, id: TaskId) -> Option<Box<dyn Send>> {

@@ -1,13 +1,13 @@
 //! What several statements have in common.
 
 /// The columns of a row `t`, in the order in which all stores read them, then the number of what it was asked for by.
-macro_rules! columns {
+macro_rules! row_columns {
     ($number:literal) => {
-        columns!($number, "t.headers, t.payload")
+        row_columns!($number, "t.headers, t.payload")
     };
     // Without what is long.
     (lean $number:literal) => {
-        columns!($number, "'{}', ''::bytea")
+        row_columns!($number, "'{}', ''::bytea")
     };
     ($number:literal, $long:literal) => {
         concat!(
@@ -21,7 +21,7 @@ macro_rules! columns {
 }
 
 /// The time, when the statement comes to it. Cut off, not rounded: what is due must not be so early.
-macro_rules! now {
+macro_rules! server_time {
     () => {
         "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
     };
@@ -30,7 +30,7 @@ macro_rules! now {
 /// The time of a statement, once and for all of its rows.
 macro_rules! clock {
     () => {
-        concat!("clock AS MATERIALIZED (SELECT ", now!(), " AS now)")
+        concat!("clock AS MATERIALIZED (SELECT ", server_time!(), " AS now)")
     };
 }
 
@@ -94,7 +94,7 @@ macro_rules! claimed {
             "::text, 16384) END
             FROM fitting l CROSS JOIN clock WHERE l.fits AND t.id = l.id
             RETURNING ",
-            columns!("0::bigint"),
+            row_columns!("0::bigint"),
             ")"
         )
     };
@@ -140,7 +140,7 @@ macro_rules! hold {
             ") t),
             held AS MATERIALIZED (
                 SELECT ",
-            columns!("f.place - 1"),
+            row_columns!("f.place - 1"),
             " FROM found f JOIN {tasks} t ON t.id = f.id
                 WHERE f.wanted AND t.version = f.version
                     AND (t.state <> 1 OR coalesce(t.wake_at, 0) <= (SELECT clock.now FROM clock))
@@ -149,7 +149,7 @@ macro_rules! hold {
                 SELECT h.* FROM held h
                 UNION ALL
                 SELECT ",
-            columns!("f.place - 1"),
+            row_columns!("f.place - 1"),
             " FROM found f JOIN {tasks} t ON t.id = f.id WHERE NOT f.wanted)
             SELECT f.*, clock.now,
                 (SELECT count(*) FROM held) < (SELECT count(*) FROM found w WHERE w.wanted)
@@ -159,8 +159,9 @@ macro_rules! hold {
 }
 
 /// Writes what has become of rows, each if it is as it was and can be locked. Gives the ids of those, in any order; and tells
-/// channel `$21` of them, unless that is NULL.
-macro_rules! write {
+/// channel `$21` of them, unless that is NULL. `$1` to `$20` are in the order of [`columns::writes`](super::super::columns::writes);
+/// `was` is the version that a row must have, `woke` its `wake_at` where that matters.
+macro_rules! write_rows {
     ($skip:literal) => {
         concat!(
             "WITH w AS MATERIALIZED (

@@ -9,7 +9,7 @@ use sqlx::postgres::PgConnectOptions;
 use tokio::sync::OnceCell;
 
 use super::super::PostgresStore;
-use super::super::lane::Own;
+use super::super::executor::OwnExecutor;
 use super::super::session::PgSession;
 use super::{Connection as _, Database, run};
 use crate::TaskId;
@@ -53,7 +53,7 @@ impl TableFixture for Server {
             run(&mut other, &format!("ALTER TABLE {name} ADD COLUMN later TEXT")).await;
         }
         *self.table.lock().unwrap() = name;
-        Arc::new(SqlTable(PgSession(Own::new(&store.database, false))))
+        Arc::new(SqlTable(PgSession(OwnExecutor::new(&store.database, false))))
     }
 
     async fn lock(&self, id: TaskId) -> Option<Box<dyn Send>> {

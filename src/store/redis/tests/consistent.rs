@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::redis_server::RedisServer;
 use crate::store::redis::codec;
 use crate::store::redis::shards::home;
+use crate::store::state_code;
 use crate::{Task, TaskId};
 
 type Index = BTreeMap<String, BTreeMap<Vec<u8>, f64>>;
@@ -19,7 +20,7 @@ pub(super) fn assert_consistent(server: &RedisServer, shards: u16, what: &str) {
         let mut expected = Index::new();
         for task in &tasks {
             let lane = codec::lane(task.state, &task.kind);
-            let digit = codec::digit(task.state);
+            let digit = state_code::of(task.state);
             let (id, kind) = (
                 task.id.as_bytes().to_vec(),
                 task.kind.as_str().as_bytes().to_vec(),

@@ -7,7 +7,7 @@ use sqlx::ConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 use tempfile::TempDir;
 
-use super::super::session::Own;
+use super::super::session::OwnSession;
 use super::run;
 use crate::store::SqliteStore;
 use crate::store::sql::SqlTable;
@@ -39,7 +39,7 @@ impl TableFixture for File {
             let mut other = options.connect().await.unwrap();
             run(&mut other, "ALTER TABLE delayline_tasks ADD COLUMN later TEXT").await;
         }
-        Arc::new(SqlTable(Own(store.file)))
+        Arc::new(SqlTable(OwnSession(store.file)))
     }
 }
 

@@ -1,4 +1,5 @@
-//! The rules over one table, each call by itself.
+//! Answers calls over one table: reads rows, has the rules decide, and writes. What is here is common to all calls; the files
+//! beside it have a kind of call each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +11,13 @@ use super::patience::{Patience, Queue};
 use super::reckoned::Reckoned;
 use crate::clock::Clock;
 use crate::store::keep::Stays;
-use crate::store::merging::{Answers, AnswersAtOnce, Decide};
+use crate::store::merging::{AnswerBatch, Answers, AnswersAtOnce};
 use crate::store::table::Table;
 use crate::store::{Change, NewRow, Stamped, unanswered};
 use crate::{Answer, Error, Scheduled, defaults};
 
-/// A table, and what is decided of its rows by.
-pub(in crate::store) struct Decider<T> {
+/// A table, and what its calls have in common.
+pub(in crate::store) struct TableEngine<T> {
     pub(super) table: T,
     pub(super) clock: Clock,
     /// For how long rows are kept that have ended.
@@ -29,7 +30,7 @@ pub(in crate::store) struct Decider<T> {
     pub(super) time: Reckoned,
 }
 
-impl<T> Decider<T> {
+impl<T> TableEngine<T> {
     pub(super) fn new(table: T, clock: Clock, stays: Arc<Stays>) -> Self {
         Self {
             table,
@@ -42,7 +43,7 @@ impl<T> Decider<T> {
     }
 }
 
-impl<T: Table> Decider<T> {
+impl<T: Table> TableEngine<T> {
     /// What a call gives; an error if it takes too long. Then what it was about to write is written or not.
     pub(super) async fn within<A>(&self, call: impl Future<Output = Result<A, Error>>) -> Result<A, Error> {
         let ended = self.clock.timeout(self.limit, call).await;
@@ -78,18 +79,18 @@ impl<T: Table> Decider<T> {
 }
 
 #[async_trait]
-impl<T: Table + 'static> Decide<NewRow> for Decider<T> {
+impl<T: Table + 'static> AnswerBatch<NewRow> for TableEngine<T> {
     type Answer = Scheduled;
 
     fn bytes_of(row: &NewRow) -> usize {
         row.bytes()
     }
 
-    async fn wait(&self, rows: Vec<NewRow>) -> Result<Answers<Scheduled>, Error> {
+    async fn answer_waiting(&self, rows: Vec<NewRow>) -> Result<Answers<Scheduled>, Error> {
         self.within(self.insert(rows)).await
     }
 
-    async fn attempt(&self, rows: Vec<NewRow>) -> Result<AnswersAtOnce<NewRow, Scheduled>, Error> {
+    async fn answer_at_once(&self, rows: Vec<NewRow>) -> Result<AnswersAtOnce<NewRow, Scheduled>, Error> {
         let batch = self.batch(rows, false);
         let found = self.within(self.insert_batch(batch)).await?;
         Ok(found.answered_at_once())
@@ -97,18 +98,18 @@ impl<T: Table + 'static> Decide<NewRow> for Decider<T> {
 }
 
 #[async_trait]
-impl<T: Table + 'static> Decide<Change> for Decider<T> {
+impl<T: Table + 'static> AnswerBatch<Change> for TableEngine<T> {
     type Answer = Answer;
 
     fn bytes_of(change: &Change) -> usize {
         change.verb.bytes()
     }
 
-    async fn wait(&self, changes: Vec<Change>) -> Result<Answers<Answer>, Error> {
+    async fn answer_waiting(&self, changes: Vec<Change>) -> Result<Answers<Answer>, Error> {
         self.within(self.change(changes)).await
     }
 
-    async fn attempt(&self, changes: Vec<Change>) -> Result<AnswersAtOnce<Change, Answer>, Error> {
+    async fn answer_at_once(&self, changes: Vec<Change>) -> Result<AnswersAtOnce<Change, Answer>, Error> {
         let batch = self.batch(changes, false);
         let found = self.within(self.change_batch(batch)).await?;
         Ok(found.answered_at_once())

@@ -1,4 +1,4 @@
-//! On which connection a statement goes: one of the store's own, or that of a service's transaction.
+//! Executes statements: on connections of the store's own, or within a transaction that a service has opened.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use super::sql::IS_CHANGED;
 use super::{driver, errors};
 use crate::store::sql::{Cells, Value};
 
-/// Sends statements on a connection.
+/// Executes statements on some connection.
 #[async_trait]
-pub(super) trait Lane: Send + Sync {
+pub(super) trait Executor: Send + Sync {
     /// Whether locks last until a service's transaction ends, which an error ends as well.
     const IS_JOINED: bool;
 
@@ -35,13 +35,13 @@ pub(super) trait Lane: Send + Sync {
 
 /// The store's own connections: each statement is a transaction.
 #[derive(Clone)]
-pub(super) struct Own {
+pub(super) struct OwnExecutor {
     database: Arc<Database>,
     /// Whether it is for workers; else it is for callers.
     is_workers: bool,
 }
 
-impl Own {
+impl OwnExecutor {
     pub(super) fn new(database: &Arc<Database>, is_workers: bool) -> Self {
         let database = Arc::clone(database);
         Self { database, is_workers }
@@ -49,14 +49,14 @@ impl Own {
 }
 
 #[async_trait]
-impl Lane for Own {
+impl Executor for OwnExecutor {
     const IS_JOINED: bool = false;
 
     fn database(&self) -> &Database {
         &self.database
     }
 
-    /// What workers put off others find in time.
+    /// Of what workers write no channel is told: they move rows to later, and the sweeps of others find those in time.
     fn channel(&self) -> Option<&str> {
         self.database.channel.as_deref().filter(|_| !self.is_workers)
     }
@@ -87,12 +87,12 @@ impl Lane for Own {
 }
 
 /// A transaction that the service has opened on a connection of its own.
-pub(super) struct Joined<'t> {
+pub(super) struct JoinedExecutor<'t> {
     database: &'t Database,
     connection: Mutex<&'t mut PgConnection>,
 }
 
-impl<'t> Joined<'t> {
+impl<'t> JoinedExecutor<'t> {
     pub(super) fn new(database: &'t Database, connection: &'t mut PgConnection) -> Self {
         let connection = Mutex::new(connection);
         Self { database, connection }
@@ -105,7 +105,7 @@ impl<'t> Joined<'t> {
 }
 
 #[async_trait]
-impl Lane for Joined<'_> {
+impl Executor for JoinedExecutor<'_> {
     const IS_JOINED: bool = true;
 
     fn database(&self) -> &Database {

@@ -1,7 +1,6 @@
-//! A number by which rows are shared out among places: that of a key, or else of an id.
+//! Hashes a key or an id to the number that says in which shard of Redis its row is.
 //!
-//! A store that keeps its rows in several places wants a key and its row in one of them, and must find the row by its id,
-//! too. So an id that is made for a task with a key ends with the number of that key. An id of another maker need not: it is
+//! A store that keeps its rows in shards wants a key and its row in one of them, and must find the row by its id, too. So an id that is made for a task with a key ends with the number of that key. An id of another maker need not: it is
 //! as good a name, only not as quick to find.
 
 use crate::store::fnv::{START, followed};

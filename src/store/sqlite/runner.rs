@@ -1,4 +1,4 @@
-//! Keeps rows on one connection. What is written is durable once that is committed.
+//! Runs statements on one connection, at one time of the table. What is written is durable once that is committed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,21 +8,21 @@ use sqlx::{AssertSqlSafe, SqlSafeStr, SqliteConnection};
 use super::connections::is_taken;
 use super::statements::{self, MOST, REFILL, SET_ASIDE};
 use crate::store::rules::Capacity;
-use crate::store::sql::{Answer, Cells, Driver, Value, codec, id, new_values, time, written_values};
+use crate::store::sql::{Cells, Driver, RowsRead, Value, codec, id, new_values, time, written_values};
 use crate::store::table::{Columns, Found, Outcome, Range, Start, Unreadable, Which, Write};
 use crate::store::{Claim, NewRow};
 use crate::task::timestamp::millis;
 use crate::{Kind, State, TaskId, Timestamp};
 
 /// One connection, and the time of the table.
-pub(super) struct Keep<'c> {
+pub(super) struct Runner<'c> {
     driver: &'c mut SqliteConnection,
     now: Timestamp,
     /// What the last statement of a write ends with, such as a commit, which takes no trip of its own then.
     end: &'static str,
 }
 
-impl<'c> Keep<'c> {
+impl<'c> Runner<'c> {
     pub(super) fn new(driver: &'c mut SqliteConnection, now: Timestamp) -> Self {
         let end = "";
         Self { driver, now, end }
@@ -68,7 +68,7 @@ impl<'c> Keep<'c> {
             values.push(Value::count(range.bytes));
         }
         let rows = self.fetch(statements::range(range, columns), values).await?;
-        Ok(Answer::of(rows).found)
+        Ok(RowsRead::of(rows).found)
     }
 
     pub(super) async fn count(
@@ -183,7 +183,7 @@ impl<'c> Keep<'c> {
             let ids: Vec<_> = wanted.iter().map(|(id, _)| *id).collect();
             let values = vec![Value::Ids(ids), time(self.now), Value::count(claim.bytes)];
             let rows = self.fetch(statements::these(columns), values).await?;
-            return Ok(Answer::of(rows).found);
+            return Ok(RowsRead::of(rows).found);
         }
         let (mut all, mut bytes) = (Found::default(), claim.bytes);
         for range in Range::due(claim) {

@@ -1,4 +1,4 @@
-//! What workers ask a store for, and what it finds for them.
+//! What workers ask a store for, and what it answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::backend::Wake;
 use crate::task::timestamp::millis;
 use crate::{Key, Kind, Task, TaskId, Timestamp, defaults};
 
-/// Says by whom rows are claimed, for how long, and how many of which kinds.
+/// Asks for rows: says for which owner, for how long, and how many of which kinds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// Written into `owner`; informational.
