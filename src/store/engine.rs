@@ -53,8 +53,8 @@ impl<T: Table> Engine<T> {
     /// those of the table.
     pub fn new(table: T, clock: Clock, keep_history: Duration) -> Self {
         let stays = Arc::new(Stays::new(keep_history));
-        let decider = Arc::new(TableEngine::new(table, clock, stays));
-        Self::over(Arc::clone(&decider), decider)
+        let engine = Arc::new(TableEngine::new(table, clock, stays));
+        Self::over(Arc::clone(&engine), engine)
     }
 
     fn over(callers: Arc<TableEngine<T>>, workers: Arc<TableEngine<T>>) -> Self {
@@ -72,8 +72,8 @@ impl<T: Table> Engine<T> {
     #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub(super) fn beside(callers: T, workers: T, clock: &Clock, keep_history: Duration) -> Self {
         let stays = Arc::new(Stays::new(keep_history));
-        let decider = |table| Arc::new(TableEngine::new(table, clock.clone(), Arc::clone(&stays)));
-        Self::over(decider(callers), decider(workers))
+        let engine = |table| Arc::new(TableEngine::new(table, clock.clone(), Arc::clone(&stays)));
+        Self::over(engine(callers), engine(workers))
     }
 
     /// Ends calls that take so long.
@@ -82,24 +82,15 @@ impl<T: Table> Engine<T> {
     where
         T: Clone,
     {
-        let before = &self.callers;
-        let decider = TableEngine::new(
-            before.table.clone(),
-            before.clock.clone(),
-            Arc::clone(&before.stays),
-        );
-        let decider = Arc::new(TableEngine { limit, ..decider });
-        (self.callers, self.workers) = (Arc::clone(&decider), decider);
+        let again = self.callers.over(self.callers.table.clone());
+        let engine = Arc::new(TableEngine { limit, ..again });
+        (self.callers, self.workers) = (Arc::clone(&engine), engine);
     }
 
     /// The same rules over a transaction that a service has opened in the table's database.
     #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
     pub(super) fn join<O: Table>(&self, table: O) -> EngineTransaction<O> {
-        EngineTransaction::new(TableEngine::new(
-            table,
-            self.callers.clock.clone(),
-            Arc::clone(&self.callers.stays),
-        ))
+        EngineTransaction::new(self.callers.over(table))
     }
 }
 

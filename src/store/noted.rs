@@ -59,18 +59,9 @@ impl Noted {
 
     /// Adds what is noted of a transition: the row as it is after it, and when it was due before it.
     pub(crate) fn add(&mut self, note: &Note, row: &Task, at: Timestamp, due_before: Option<Timestamp>) {
-        if let Some(event) = &note.event {
-            self.add_event(event, row, at, due_before);
-        }
-    }
-
-    pub(super) fn add_event(
-        &mut self,
-        event: &str,
-        row: &Task,
-        at: Timestamp,
-        due_before: Option<Timestamp>,
-    ) {
+        let Some(event) = &note.event else {
+            return;
+        };
         let before = due_before.map_or_else(|| "-".to_owned(), |due| due.as_millis().to_string());
         self.history += &format!(
             "\n{} {} {before} {} {event}",
@@ -96,8 +87,9 @@ impl Noted {
 
 impl Note {
     /// The end of a lease, where that is found by the way of what `self` is noted of.
-    pub(super) fn expired(&self) -> Option<&'static str> {
-        self.event.as_ref().map(|_| Line::EXPIRED)
+    pub(super) fn expired(&self) -> Self {
+        let event = self.event.as_ref().map(|_| Line::EXPIRED.to_owned());
+        Self { event }
     }
 }
 
@@ -110,7 +102,9 @@ impl Claim {
     }
 
     /// What is noted of each lease of a kind that has ended.
-    pub(super) fn expired(&self, kind: &Kind) -> Option<&'static str> {
-        (self.history.of(kind) > History::Off).then_some(Line::EXPIRED)
+    pub(super) fn expired(&self, kind: &Kind) -> Note {
+        let is_noted = self.history.of(kind) > History::Off;
+        let event = is_noted.then(|| Line::EXPIRED.to_owned());
+        Note { event }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use super::table::{By, Write};
-use super::{Note, Noted, Target, rules};
+use super::{Note, Noted, Target};
 use crate::{Key, Kind, State, Task, TaskId, Timestamp};
 
 pub(super) const FIRST_ID: TaskId = TaskId::from_bytes([0; 16]);
@@ -117,15 +117,6 @@ impl Rows {
             && note.event.is_some()
         {
             self.noted.entry(id).or_default().add(note, row, now, before);
-        }
-    }
-
-    /// Ends a lease that has ended.
-    pub(super) fn expire(&mut self, id: TaskId, now: Timestamp, noted: Option<&str>) {
-        self.change(id, |row| rules::expire(row, now));
-        if let (Some(event), Some(row)) = (noted, self.rows.get(&id)) {
-            let noted = self.noted.entry(id).or_default();
-            noted.add_event(event, row, now, Some(row.due_at));
         }
     }
 

@@ -35,7 +35,7 @@ pub(super) use self::record::number_of;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(super) use self::record::{BECOMES, id};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-pub(super) use self::record::{BEHIND_NOW, NUMBERS, counted, of_ranges};
+pub(super) use self::record::{BEHIND_NOW, NUMBERS, counted, of_ranges, time_of};
 #[cfg(feature = "sqlite")]
 pub(super) use self::record::{COLUMNS, time};
 #[cfg(any(feature = "sqlite", feature = "mysql"))]

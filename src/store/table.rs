@@ -179,6 +179,12 @@ pub struct Found {
 }
 
 impl Found {
+    /// Rows that all can be read.
+    pub(super) fn of(rows: Vec<Task>) -> Self {
+        let unreadable = Vec::new();
+        Self { rows, unreadable }
+    }
+
     /// These, and more behind them.
     #[must_use]
     pub fn and(mut self, more: Self) -> Self {
@@ -321,7 +327,6 @@ pub enum Outcome {
 
 impl Outcome {
     /// Written, or else lost.
-    #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
     pub(super) fn of(is_written: bool) -> Self {
         if is_written { Self::Written } else { Self::Lost }
     }

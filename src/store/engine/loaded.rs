@@ -39,9 +39,7 @@ impl Loaded {
             is_given: true,
             ..Self::default()
         };
-        let rows = claimed.map(lean).collect();
-        let unreadable = Vec::new();
-        loaded.add(Found { rows, unreadable });
+        loaded.add(Found::of(claimed.map(lean).collect()));
         loaded
     }
 

@@ -109,11 +109,8 @@ impl<T: Table> TableEngine<T> {
     /// Tells of rows that were set aside.
     pub(super) fn tell(&self, rows: &[Unreadable]) {
         for row in rows {
-            let id = row
-                .row
-                .iter()
-                .map(|byte| format!("{byte:02X}"))
-                .collect::<String>();
+            let hex = |byte| format!("{byte:02X}");
+            let id: String = row.row.iter().map(hex).collect();
             error!(
                 store = self.table.name(),
                 id,

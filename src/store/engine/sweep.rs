@@ -122,10 +122,7 @@ impl<'a> Swept<'a> {
         let (ended_ids, overdue_ids) = (ids(&ended), ids(&overdue));
         let rows = [ended, overdue].concat();
         Self {
-            loaded: Loaded::of(Found {
-                rows,
-                unreadable: Vec::new(),
-            }),
+            loaded: Loaded::of(Found::of(rows)),
             capacity,
             ended: ended_ids,
             overdue: overdue_ids,
@@ -137,8 +134,12 @@ impl<'a> Swept<'a> {
 
     fn decide(&mut self, claim: &Claim, now: Timestamp, retake: Duration) {
         for &id in &self.ended {
-            let noted = self.loaded.rows.get(id).and_then(|row| claim.expired(&row.kind));
-            self.loaded.rows.expire(id, now, noted);
+            if let Some(row) = self.loaded.rows.get(id) {
+                let note = claim.expired(&row.kind);
+                self.loaded
+                    .rows
+                    .enter(id, now, &note, |row| rules::expire(row, now));
+            }
         }
         for &id in self.ended.iter().chain(&self.overdue) {
             let Some(row) = self.loaded.rows.get(id) else {

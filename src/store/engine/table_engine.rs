@@ -44,6 +44,17 @@ impl<T> TableEngine<T> {
 }
 
 impl<T: Table> TableEngine<T> {
+    /// The same over another handle of the table.
+    #[cfg(any(
+        feature = "sqlite",
+        feature = "postgres",
+        feature = "mysql",
+        feature = "redis"
+    ))]
+    pub(super) fn over<O>(&self, table: O) -> TableEngine<O> {
+        TableEngine::new(table, self.clock.clone(), Arc::clone(&self.stays))
+    }
+
     /// What a call gives; an error if it takes too long. Then what it was about to write is written or not.
     pub(super) async fn within<A>(&self, call: impl Future<Output = Result<A, Error>>) -> Result<A, Error> {
         let ended = self.clock.timeout(self.limit, call).await;

@@ -109,10 +109,7 @@ impl Table for MemoryTable {
 
     async fn write(&self, writes: &[Write]) -> Result<Vec<Outcome>, Error> {
         let (mut rows, _) = self.look();
-        let write = |write: &Write| match rows.write(write) {
-            true => Outcome::Written,
-            false => Outcome::Lost,
-        };
+        let write = |write| Outcome::of(rows.write(write));
         Ok(writes.iter().map(write).collect())
     }
 
@@ -127,12 +124,8 @@ impl Table for MemoryTable {
                 }
             }
         }
-        let mut removed = 0;
-        for id in past.into_values().flatten() {
-            rows.remove(id);
-            removed += 1;
-        }
-        Ok(removed)
+        let removed = past.into_values().flatten().map(|id| rows.remove(id));
+        Ok(removed.count() as u64)
     }
 
     async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Result<Vec<Kind>, Error> {
@@ -181,8 +174,5 @@ fn found<'r>(rows: impl Iterator<Item = &'r Task>, columns: Columns) -> Found {
         Columns::All => row.clone(),
         Columns::Lean => lean(row),
     };
-    Found {
-        rows: rows.map(copy).collect(),
-        unreadable: Vec::new(),
-    }
+    Found::of(rows.map(copy).collect())
 }

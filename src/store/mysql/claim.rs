@@ -11,7 +11,7 @@ use super::insert::MOST;
 use super::sql::{SIZE, Sql};
 use super::write::{width, with_ids};
 use crate::store::rules::Capacity;
-use crate::store::sql::{Answered, Cells, Driver, RowsRead, Value};
+use crate::store::sql::{Answered, Cells, Driver, RowsRead, Value, time_of};
 use crate::store::table::{Found, Unreadable, Which, Write};
 use crate::store::{Claim, Stamped};
 use crate::{Kind, State, TaskId, Timestamp};
@@ -65,11 +65,7 @@ pub(super) async fn claim(pool: &Pool, sql: &Sql, which: Which<'_>, claim: &Clai
 
 /// The time by the server's clock.
 pub(super) async fn now(connection: &mut MySqlConnection, sql: &Sql) -> Result<Timestamp, sqlx::Error> {
-    let rows = connection.fetch(sql.now.clone(), &[]).await?;
-    match rows.first().map(Vec::as_slice) {
-        Some([Value::Int(now)]) => Ok(Timestamp::from_millis(*now)),
-        _ => Err(sqlx::Error::RowNotFound),
-    }
+    time_of(&connection.fetch(sql.now.clone(), &[]).await?)
 }
 
 /// A number of a row that is neither negative nor absent.

@@ -160,10 +160,8 @@ async fn rows_of(
     writes: &[&Write],
 ) -> Result<BTreeMap<TaskId, Task>, sqlx::Error> {
     let ids = Value::Ids(writes.iter().map(|write| write.row.id).collect());
-    let rows = RowsRead::of(connection.fetch(statement.clone(), &[ids]).await?)
-        .found
-        .rows;
-    Ok(rows.into_iter().map(|row| (row.id, row)).collect())
+    let read = RowsRead::of(connection.fetch(statement.clone(), &[ids]).await?);
+    Ok(read.found.rows.into_iter().map(|row| (row.id, row)).collect())
 }
 
 #[async_trait]

@@ -14,7 +14,7 @@ use super::{NAME, columns, errors, schema};
 use crate::store::sql::codec::{limit, span};
 use crate::store::sql::{
     Answered, Cells, Limits, Query, RowError, RowsRead, STATEMENT, Session, Value, batches, counted, id,
-    of_ranges, written_size,
+    of_ranges, time_of, written_size,
 };
 use crate::store::table::{Columns, Found, Outcome, Range, Unreadable, Which, Write};
 use crate::store::turns::CALLS;
@@ -60,16 +60,7 @@ impl<L: Executor> Session for PgSession<L> {
     }
 
     async fn now(&self) -> Result<Timestamp, sqlx::Error> {
-        match self
-            .0
-            .fetch(&self.statements().now, &[])
-            .await?
-            .first()
-            .map(Vec::as_slice)
-        {
-            Some([Value::Int(now)]) => Ok(Timestamp::from_millis(*now)),
-            _ => Err(sqlx::Error::RowNotFound),
-        }
+        time_of(&self.0.fetch(&self.statements().now, &[]).await?)
     }
 
     async fn hold(&self, ids: &[TaskId], keys: &[(Kind, Key)]) -> Answered<Found> {

@@ -1,6 +1,6 @@
 //! Decides whether a caller may insert a row or change one, and what the answer is.
 
-use super::lease::lease_has_ended;
+use super::lease::{expire, lease_has_ended};
 use super::transition::{Transition, new};
 use crate::store::keep::Stays;
 use crate::store::rows::Rows;
@@ -71,7 +71,7 @@ impl Rows {
     /// Ends the lease of a row that a caller means, if its time is over. It is noted if what the caller does is.
     fn end_lease(&mut self, id: TaskId, now: Timestamp, note: &Note) {
         if self.get(id).is_some_and(|row| lease_has_ended(row, now)) {
-            self.expire(id, now, note.expired());
+            self.enter(id, now, &note.expired(), |row| expire(row, now));
         }
     }
 }

@@ -246,6 +246,12 @@ pub(in crate::store) fn of_ranges(rows: Vec<Cells>, ranges: &[Range]) -> (Option
     (now, found)
 }
 
+/// The time that a statement for nothing else gives.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(in crate::store) fn time_of(rows: &[Cells]) -> Result<Timestamp, sqlx::Error> {
+    counted(rows).0.ok_or(sqlx::Error::RowNotFound)
+}
+
 /// The numbers of rows, each behind the time of the statement.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(in crate::store) fn counted(rows: &[Cells]) -> (Option<Timestamp>, Vec<usize>) {

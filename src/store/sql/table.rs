@@ -64,6 +64,11 @@ pub(in crate::store) trait Session: Send + Sync {
     /// Sends one statement; gives its rows.
     async fn fetch(&self, sql: SqlStr, values: Vec<Value>) -> Result<Vec<Cells>, sqlx::Error>;
 
+    /// Sends a statement that all databases have; gives its rows.
+    async fn ask(&self, query: Query, values: Vec<Value>) -> Result<Vec<Cells>, sqlx::Error> {
+        self.fetch(self.statement(query), values).await
+    }
+
     /// The time by the table's clock.
     async fn now(&self) -> Result<Timestamp, sqlx::Error>;
 
@@ -185,16 +190,12 @@ pub(in crate::store) async fn read_by<S: Session + ?Sized>(
     let mut answer = RowsRead::default();
     if !ids.is_empty() {
         let ids = vec![Value::Ids(ids.to_vec())];
-        let rows = session
-            .fetch(session.statement(Query::ByIds(columns)), ids)
-            .await?;
+        let rows = session.ask(Query::ByIds(columns), ids).await?;
         answer.add(rows, &[]);
     }
     if !keys.is_empty() {
         let values = session.keys(keys)?;
-        let rows = session
-            .fetch(session.statement(Query::ByKeys(columns)), values)
-            .await?;
+        let rows = session.ask(Query::ByKeys(columns), values).await?;
         answer.add(rows, keys);
     }
     Ok(answer)
@@ -286,7 +287,7 @@ async fn kinds<S: Session>(
     while kinds.len() < limit {
         let left = Value::count(limit - kinds.len());
         let values = vec![Value::Int(state_code::of(state).into()), after, left];
-        let rows = session.fetch(session.statement(Query::Kinds), values).await?;
+        let rows = session.ask(Query::Kinds, values).await?;
         let Some(last) = rows.last().and_then(|row| row.first()).cloned() else {
             break;
         };
@@ -298,9 +299,7 @@ async fn kinds<S: Session>(
 }
 
 async fn history<S: Session>(session: &S, id: TaskId) -> Result<Noted, sqlx::Error> {
-    let rows = session
-        .fetch(session.statement(Query::History), vec![Value::Id(id)])
-        .await?;
+    let rows = session.ask(Query::History, vec![Value::Id(id)]).await?;
     let history = rows.into_iter().flatten().next().and_then(text);
     let history = history.unwrap_or_default();
     Ok(Noted { history })

@@ -188,16 +188,12 @@ impl<'c> Runner<'c> {
         let (mut all, mut bytes) = (Found::default(), claim.bytes);
         for range in Range::due(claim) {
             let limit = range.limit.min(most);
-            let found = self
-                .range(
-                    &Range {
-                        limit,
-                        bytes,
-                        ..range
-                    },
-                    columns,
-                )
-                .await?;
+            let range = Range {
+                limit,
+                bytes,
+                ..range
+            };
+            let found = self.range(&range, columns).await?;
             let taken = found.rows.iter().map(|row| row.payload.len());
             bytes = taken.fold(bytes, usize::saturating_sub);
             all = all.and(found);

@@ -48,10 +48,10 @@ pub(super) struct OwnSession(pub(super) Arc<File>);
 
 /// Reads on a connection that is lent and given back, at a time that is taken before: gives what it read, and the time.
 macro_rules! reading {
-    ($own:expr, |$keep:ident| $read:expr) => {{
+    ($own:expr, |$runner:ident| $read:expr) => {{
         let mut lent = $own.0.readers.lend().await?;
         let now = $own.0.clock.now();
-        let mut $keep = Runner::new(&mut lent, now);
+        let mut $runner = Runner::new(&mut lent, now);
         let found = $read.await?;
         lent.give_back();
         Stamped { now, found }
@@ -78,7 +78,7 @@ impl Session for OwnSession {
     }
 
     async fn ranges(&self, ranges: &[Range], columns: Columns) -> Answered<Vec<Found>> {
-        Ok(reading!(self, |keep| keep.ranges(ranges, columns)))
+        Ok(reading!(self, |runner| runner.ranges(ranges, columns)))
     }
 
     async fn count(
@@ -88,16 +88,14 @@ impl Session for OwnSession {
         spans: &[Duration],
         most: usize,
     ) -> Answered<Vec<usize>> {
-        Ok(reading!(self, |keep| keep.count(kind, state, spans, most)))
+        Ok(reading!(self, |runner| runner.count(kind, state, spans, most)))
     }
 
     async fn insert(&self, rows: Vec<&NewRow>, _: Option<Timestamp>) -> Answered<Vec<Outcome>> {
         let mut writing = self.0.write().await?;
         let now = writing.now;
-        let found = Runner::new(&mut writing, now)
-            .ending(COMMIT)
-            .insert(&rows)
-            .await?;
+        let mut runner = Runner::new(&mut writing, now).ending(COMMIT);
+        let found = runner.insert(&rows).await?;
         writing.end()?;
         Ok(Stamped { now, found })
     }
@@ -105,17 +103,15 @@ impl Session for OwnSession {
     async fn write(&self, writes: Vec<&Write>) -> Result<Vec<Outcome>, sqlx::Error> {
         let mut writing = self.0.write().await?;
         let now = writing.now;
-        let came = Runner::new(&mut writing, now)
-            .ending(COMMIT)
-            .write(&writes)
-            .await?;
+        let mut runner = Runner::new(&mut writing, now).ending(COMMIT);
+        let came = runner.write(&writes).await?;
         writing.end()?;
         Ok(came)
     }
 
     async fn claim(&self, which: Which<'_>, claim: &Claim) -> Answered<Found> {
         // Where nothing is to be claimed no call has to wait for the lock.
-        let Stamped { now, found } = reading!(self, |keep| keep.has_claimable(which, claim));
+        let Stamped { now, found } = reading!(self, |runner| runner.has_claimable(which, claim));
         if !found {
             let found = Found::default();
             return Ok(Stamped { now, found });
@@ -194,8 +190,7 @@ impl Session for JoinedSession<'_> {
 
     async fn write(&self, writes: Vec<&Write>) -> Result<Vec<Outcome>, sqlx::Error> {
         let mut connection = self.connection.lock().await;
-        Runner::new(&mut connection, self.clock.now())
-            .write(&writes)
-            .await
+        let mut runner = Runner::new(&mut connection, self.clock.now());
+        runner.write(&writes).await
     }
 }
