@@ -13,8 +13,8 @@ use crate::{Answer, Error, Scheduled, Task, TaskId};
 pub(in crate::store) struct EngineTransaction<T>(TableEngine<T>);
 
 impl<T> EngineTransaction<T> {
-    pub(super) fn new(decider: TableEngine<T>) -> Self {
-        Self(decider)
+    pub(super) fn new(engine: TableEngine<T>) -> Self {
+        Self(engine)
     }
 }
 
