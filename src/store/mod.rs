@@ -84,7 +84,7 @@ use crate::{Answer, Error, Key, Kind, Scheduled, State, Task, TaskId, Timestamp}
 ///
 /// Every transition of a row is atomic, adds 1 to its version (a renewal alone does not), and is durable when the
 /// call returns. A store decides by its own clock, read in the statement itself. A batch may be split into several
-/// transactions between its rows, never within one row. The diagram of states is in `DESIGN.md`.
+/// transactions between its rows, never within one row. All transitions are in `DESIGN.md`.
 ///
 /// Every call ends: one whose server does not answer within [`defaults::STORE_TIMEOUT`](crate::defaults::STORE_TIMEOUT) fails, with an error that is
 /// transient, and what it spoke through is closed and not used again. A row that another transaction has locked, or that
@@ -147,7 +147,7 @@ pub trait Store: Debug + Send + Sync {
     /// - Scheduled and not due, of whatever kind: early; its `wake_at` moves on by `sweep.retake`, so that of many
     ///   workers one at a time has it. Its version stays: the hop that follows adds to it.
     ///
-    /// Where `sweep.ahead` says so it looks ahead as well, so that an idle worker needs one statement for both: at the
+    /// Where `sweep.ahead` says so it looks ahead as well, so that an idle worker needs one call for both: at the
     /// scheduled rows that become due up to `ahead.within` from now, the earliest due first; and at those that have
     /// become due within the last [`Ahead::SINCE`], whose wake-ups are not overdue yet. What was due before is found by
     /// `ready` and the sweep. A row that another transaction has locked is left to the next sweep.

@@ -138,7 +138,7 @@ pub(crate) fn is_hidden(character: char) -> bool {
 name!(Kind, "kind", 100);
 name!(Key, "key", 255);
 
-/// The state of a task. The diagram is in `DESIGN.md`.
+/// The state of a task. All transitions are in `DESIGN.md`.
 ///
 /// There are no others: a `match` needs no other case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -152,7 +152,7 @@ pub enum State {
     Done,
     /// It was given up, and waits for an operator to redrive or dismiss it.
     Dead,
-    /// Its caller cancelled it before it ran.
+    /// Its caller or a check cancelled it before it ran, or an operator dismissed it when it was dead.
     Cancelled,
 }
 

@@ -1,4 +1,4 @@
-//! Who may do what.
+//! The tokens of the configuration: what each is good for, and of which kinds.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::serve::text::Text;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Token {
-    /// Who has it: written into history and logs.
+    /// The name of its owner: written into history and logs.
     pub(crate) name: String,
     pub(crate) sha256: Digest,
     pub(crate) may: BTreeSet<Right>,

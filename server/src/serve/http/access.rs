@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Checks the token of each request: whose it is, which rights it has, and how many wrong ones an address may try.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock};

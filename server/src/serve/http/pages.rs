@@ -84,6 +84,8 @@ pub(super) fn router(app: &Shared) -> Router<Shared> {
         handlers.route_layer(from_fn_with_state(Arc::clone(app), admission::wait))
     };
     let (read, change) = (Right::Read, Right::Change);
+    // What makes a task needs `Right::Schedule` as well, for which its handler asks: `rerun` and `undo` of
+    // `/tasks/{id}/{verb}`, and `/bulk/undo`. Pages offer them only to visitors that have it.
     let pages = Router::new()
         .route("/", may(read, holds(overview::held, get(overview::show))))
         .route("/tasks", may(read, holds(tasks::held, get(tasks::show))))
