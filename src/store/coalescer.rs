@@ -37,7 +37,7 @@ pub(crate) struct Coalescer<T, A> {
 #[derive(Debug)]
 pub(crate) struct Request<T, A> {
     pub(crate) items: Vec<T>,
-    /// Who does not wait any more has gone away.
+    /// A caller that does not wait any more has gone away.
     pub(crate) answer: oneshot::Sender<A>,
     load: Load,
     /// Given back with the request.
@@ -132,7 +132,7 @@ pub(crate) async fn call_by_halves<T: Clone, C: Copy, R, A, F>(
                 let mut found = found.into_iter();
                 for request in batch {
                     let own = found.by_ref().take(request.items.len()).collect();
-                    // Who does not wait any more has gone away.
+                    // A caller that does not wait any more has gone away.
                     let _ = request.answer.send(Ok(answer(common, own)));
                 }
             }

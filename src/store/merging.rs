@@ -41,7 +41,7 @@ pub(super) trait AnswerBatch<Q>: Send + Sync + 'static {
 /// Serves concurrent callers together, and gives each caller its own answers.
 ///
 /// What callers want goes into one call with what others want where that is of use, and alone otherwise, or where another
-/// transaction has a row locked: so of callers who share a call only those wait who have to.
+/// transaction has a row locked: so of callers that share a call only those wait that have to.
 #[derive(Debug)]
 pub(super) struct Merging<Q, A> {
     /// Whose errors they are.

@@ -89,8 +89,8 @@ use crate::{Answer, Error, Key, Kind, Scheduled, State, Task, TaskId, Timestamp}
 /// Every call ends: one whose server does not answer within [`defaults::STORE_TIMEOUT`](crate::defaults::STORE_TIMEOUT) fails, with an error that is
 /// transient, and what it spoke through is closed and not used again. A row that another transaction has locked, or that
 /// cannot be read, holds up no other: each row of a batch has an answer of its own.
-/// The conformance suite in `delayline::testing` (feature `testing`) holds an implementation to this page. Who brings a database
-/// need not write one: an [`Engine`] makes it of a [`Table`](table::Table).
+/// The conformance suite in `delayline::testing` (feature `testing`) holds an implementation to this page. For another
+/// database none need be written: an [`Engine`] makes it of a [`Table`](table::Table).
 #[async_trait]
 pub trait Store: Debug + Send + Sync {
     /// A short name for logs and errors, such as `sqlite`.
@@ -114,7 +114,7 @@ pub trait Store: Debug + Send + Sync {
     /// another transaction keeps locked gets an error that is transient, after a short wait.
     ///
     /// A store in which a commit costs more than a row brings the calls of concurrent callers together, so that they share
-    /// commits; who means a row that is locked holds up no other caller then. The same for [`change`](Self::change).
+    /// commits; a call that means a row which is locked holds up no other caller then. The same for [`change`](Self::change).
     async fn insert(&self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Result<Scheduled, Error>>>, Error>;
 
     /// Changes rows for their callers; one answer each, in the order given.

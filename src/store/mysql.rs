@@ -158,7 +158,7 @@ impl MySqlStore {
         migrated.map_err(|error| self.server.failed(error))
     }
 
-    /// The whole SQL that [`migrate`](Self::migrate) runs on an empty database, for who applies it by hand.
+    /// The whole SQL that [`migrate`](Self::migrate) runs on an empty database, to be applied by hand.
     pub fn migrations(&self) -> String {
         schema::text(&self.server.sql.table)
     }

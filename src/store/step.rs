@@ -7,7 +7,7 @@ use crate::store::Note;
 use crate::task::timestamp::duration;
 use crate::{State, Task, TaskId, Timestamp};
 
-/// A transition of a row by a worker, who holds it or sends it on its way.
+/// A transition of a row by a worker that holds it or sends it on its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Which row.

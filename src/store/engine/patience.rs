@@ -67,7 +67,7 @@ impl<'c> Patience<'c> {
         if left.is_zero() {
             return false;
         }
-        // A random while, so that two who want the same rows do not ask in step.
+        // A random while, so that two calls that want the same rows do not ask in step.
         let longest = match is_locked {
             true => LONGEST.min(PAUSE * self.turns),
             false => PAUSE,

@@ -1,4 +1,4 @@
-//! Values, into a statement and out of a row, and who carries them.
+//! Values, into a statement and out of a row, and the drivers that carry them.
 
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
 use async_trait::async_trait;
