@@ -17,6 +17,8 @@ mod transition;
 mod verbs;
 
 pub(super) use self::claim::Capacity;
-pub(super) use self::lease::{expire, lease_has_ended, mend_lease, renew};
+#[cfg(feature = "mysql")]
+pub(super) use self::lease::lease_has_ended;
+pub(super) use self::lease::{expire, mend_lease, renew};
 pub(crate) use self::transition::ended;
 pub(super) use self::transition::{Transition, new};

@@ -44,7 +44,7 @@ impl<'c, Q, A> Batch<'c, Q, A> {
         self.began.get_or_insert(now);
     }
 
-    /// The statuses of those that are to be decided.
+    /// The places of those that are to be decided.
     pub(super) fn open(&self) -> Vec<usize> {
         let is_open = |place: &usize| matches!(self.statuses[*place], Status::Open);
         (0..self.statuses.len()).filter(is_open).collect()
@@ -56,9 +56,9 @@ impl<'c, Q, A> Batch<'c, Q, A> {
 
     /// Answers all that have no answer yet by an error.
     pub(super) fn fail(&mut self, error: &Error) {
-        for place in &mut self.statuses {
-            if !matches!(place, Status::Answered(_)) {
-                *place = Status::Answered(Err(error.once_more()));
+        for status in &mut self.statuses {
+            if !matches!(status, Status::Answered(_)) {
+                *status = Status::Answered(Err(error.once_more()));
             }
         }
     }
@@ -75,12 +75,12 @@ impl<'c, Q, A> Batch<'c, Q, A> {
     /// After a turn in which not all were answered: whether there is to be another, once it has paused.
     pub(super) async fn goes_on(&mut self) -> bool {
         let mut is_locked = false;
-        for place in self.statuses.iter_mut().filter(|_| self.waits) {
-            if matches!(place, Status::Locked) {
-                (*place, is_locked) = (Status::Open, true);
+        for status in self.statuses.iter_mut().filter(|_| self.waits) {
+            if matches!(status, Status::Locked) {
+                (*status, is_locked) = (Status::Open, true);
             }
         }
-        let is_open = self.statuses.iter().any(|place| matches!(place, Status::Open));
+        let is_open = self.statuses.iter().any(|status| matches!(status, Status::Open));
         let is_first = self.patience.is_new();
         is_open && (self.waits || is_first) && self.patience.pause(is_locked).await
     }
@@ -88,7 +88,7 @@ impl<'c, Q, A> Batch<'c, Q, A> {
     /// All answers: an error for what was not to be had.
     pub(super) fn answered(self, store: &'static str) -> Answers<A> {
         let now = self.began.unwrap_or_default();
-        let answer = |place| match place {
+        let answer = |status| match status {
             Status::Answered(answer) => answer,
             Status::Open | Status::Locked => Err(not_to_be_had(store)),
         };
@@ -99,7 +99,7 @@ impl<'c, Q, A> Batch<'c, Q, A> {
     /// The same, but gives back what was not to be had at once.
     pub(super) fn answered_at_once(self) -> AnswersAtOnce<Q, A> {
         let now = self.began.unwrap_or_default();
-        let answer = |(asked, place)| match place {
+        let answer = |(asked, status)| match status {
             Status::Answered(answer) => AtOnce::Answered(answer),
             Status::Locked | Status::Open => AtOnce::Locked(asked),
         };

@@ -12,8 +12,8 @@ use crate::store::sql::{NEW, Value, new_values};
 /// How many rows one statement writes at the most: a usual batch.
 pub(super) const MOST: usize = WIDTHS[WIDTHS.len() - 1];
 
-/// Writes new rows as they are at `now`, on a connection of the store's own: all, or none of them. It waits for no lock on MariaDB, and
-/// on MySQL for a second.
+/// Writes new rows as they are at `now`, on a connection of the store's own: all, or none of them. It waits for no lock on
+/// MariaDB, and on MySQL for a second.
 pub(super) async fn all(
     connection: &mut MySqlConnection,
     sql: &Sql,
