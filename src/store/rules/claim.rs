@@ -3,7 +3,7 @@
 //! This rule is written three more times, for databases that find, lock and write due rows in one step: `claim_these`,
 //! `claim_due` and `claimed!` of PostgreSQL (`postgres/sql.rs`, `postgres/sql/pieces.rs`), `take_text` of MySQL
 //! (`mysql/claim.rs`), which writes what is chosen here, and the script of Redis (`redis/claim.lua`). Each has to make the same
-//! of a row: `src/testing/table/claims.rs` compares it.
+//! of a row: `src/testing/table/claims.rs` holds it to that.
 
 use std::collections::BTreeMap;
 

@@ -6,7 +6,7 @@ use super::transition::enter;
 use crate::task::timestamp::duration;
 use crate::{State, Task, Timestamp};
 
-/// Whether its claim is none any more.
+/// Whether its claim is none any more. `hold!` of PostgreSQL and `held` of MySQL ask the same of rows that they lock.
 pub(in crate::store) fn lease_has_ended(row: &Task, now: Timestamp) -> bool {
     row.state == State::Running && row.wake_at.is_none_or(|lease_until| lease_until <= now)
 }
