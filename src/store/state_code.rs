@@ -20,3 +20,15 @@ pub(super) fn state(number: impl Into<i64>) -> Option<State> {
     let number = number.into();
     State::ALL.into_iter().find(|one| i64::from(of(*one)) == number)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stay_what_they_are() {
+        assert_eq!(State::ALL.map(of), [0, 1, 2, 3, 4]);
+        assert_eq!(State::ALL.map(|one| state(of(one))), State::ALL.map(Some));
+        assert_eq!([-1, 5].map(state), [None, None]);
+    }
+}
