@@ -86,6 +86,7 @@ pub(super) fn router(app: &Shared) -> Router<Shared> {
     let (read, change) = (Right::Read, Right::Change);
     // What makes a task needs `Right::Schedule` as well, for which its handler asks: `rerun` and `undo` of
     // `/tasks/{id}/{verb}`, and `/bulk/undo`. Pages offer them only to visitors that have it.
+    // What shows a payload needs `Right::Read` as well: `edit` of `/tasks/{id}/{verb}`.
     let pages = Router::new()
         .route("/", may(read, holds(overview::held, get(overview::show))))
         .route("/tasks", may(read, holds(tasks::held, get(tasks::show))))
