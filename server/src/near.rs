@@ -1,4 +1,4 @@
-//! Which kind is meant, where a name is nearly right.
+//! What is meant, where a name is nearly right.
 
 use crate::client::Client;
 use crate::table::one_line;
@@ -7,6 +7,13 @@ use crate::table::one_line;
 const MOST: usize = 1_000;
 /// How alike two names are at the least, as the parser of arguments has it.
 const ALIKE: f64 = 0.7;
+
+/// Which of some names is meant by one that is nearly the same.
+pub(crate) fn nearest<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    let names = names.into_iter().map(|known| (strsim::jaro(name, known), known));
+    let (alike, nearest) = names.max_by(|(a, _), (b, _)| a.total_cmp(b))?;
+    (alike > ALIKE).then_some(nearest)
+}
 
 /// What to say of a kind of which there are no tasks, if there are tasks of one whose name is nearly the same.
 pub(crate) async fn near(client: &Client, kind: &str) -> Option<String> {
@@ -21,10 +28,9 @@ pub(crate) async fn near(client: &Client, kind: &str) -> Option<String> {
     if names.contains(&kind) {
         return None;
     }
-    let alike = |name: &&str| strsim::jaro(kind, name);
-    let nearest = names.into_iter().max_by(|a, b| alike(a).total_cmp(&alike(b)))?;
-    (alike(&nearest) > ALIKE).then(|| {
-        let (kind, nearest) = (one_line(kind), one_line(nearest));
-        format!("there are no tasks of kind {kind:?}; there are of {nearest:?}")
-    })
+    let nearest = one_line(nearest(kind, names)?);
+    let kind = one_line(kind);
+    Some(format!(
+        "there are no tasks of kind {kind:?}; there are of {nearest:?}"
+    ))
 }

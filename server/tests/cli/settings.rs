@@ -127,7 +127,11 @@ fn each_shape_of_a_value_can_be_said() {
         ][..if cfg!(feature = "rocketmq") { 8 } else { 5 }],
     );
     for (name, value, expected) in [
-        ("HTTP__BODY_LIMIT", "much", "invalid type: a text, expected usize"),
+        (
+            "HTTP__BODY_LIMIT",
+            "much",
+            "invalid type: a text, expected a whole number",
+        ),
         (
             "HTTP__TRUSTED_PROXIES",
             "10.0.0.7,proxy",
@@ -145,7 +149,8 @@ fn each_shape_of_a_value_can_be_said() {
         ("HTTP__TOKENS", "a=hunter2", "64 hexadecimal digits"),
         ("HTTP__TOKENS", "[{ name = \"a\" }]", "missing field `sha256`"),
         ("STORE__URL", "", "store.url is empty"),
-        ("STORE__URI", "x", "there is no such setting: allowed are "),
+        ("STORE__URI", "x", "perhaps DELAYLINE__STORE__URL is meant"),
+        ("Z", "x", "allowed are DELAYLINE__HISTORY, DELAYLINE__KINDS, "),
         ("ROCKETMQ__TOPIC", "t", "missing field `nameserver`"),
     ] {
         let name = format!("DELAYLINE__{name}");
@@ -156,7 +161,18 @@ fn each_shape_of_a_value_can_be_said() {
         );
         assert!(!said.contains("hunter2"), "{said}");
     }
-    assert!(wrong(&["--set", "http.lisen=x"], &[]).contains("--set: \"http.lisen\" is no setting"));
+    for (set, said) in [
+        (
+            "http.lisen=x",
+            "--set: \"http.lisen\" is no setting: perhaps http.listen is meant",
+        ),
+        (
+            "http.connection_limit=0",
+            "--set http.connection_limit: invalid value: integer `0`, expected a whole number from 1",
+        ),
+    ] {
+        assert_eq!(wrong(&["--set", set], &[]), format!("delayline: {said}\n"));
+    }
     assert!(wrong(&["--set", "hunter2"], &[]).contains("allowed is SETTING=VALUE"));
     let twice = wrong(&["--listen", "a", "--set", "http.listen=b"], &[]);
     assert!(
@@ -275,7 +291,8 @@ fn a_nameserver_without_a_file_makes_a_gateway() {
     );
     let alone = wrong(&["--targets", "order_*"], &[]);
     assert!(
-        alone.contains("--targets: gateway is there, and there is no [rocketmq]"),
+        alone.contains("--targets: gateway is there, and there is no [rocketmq]")
+            && alone.contains("--nameserver"),
         "{alone}"
     );
 }

@@ -63,10 +63,8 @@ impl Flags {
                 )
             })?;
             let setting = Setting::named(name).ok_or_else(|| {
-                refused(format!(
-                    "{name:?} is no setting: allowed are {}",
-                    Setting::names()
-                ))
+                let meant = Setting::meant(name, "", Setting::name);
+                refused(format!("{name:?} is no setting: {meant}"))
             })?;
             if let Some(other) = all.iter().find(|given| std::ptr::eq(given.setting, setting)) {
                 return Err(refused(format!(

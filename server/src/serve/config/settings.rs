@@ -1,5 +1,7 @@
 //! All settings by their names, for those that say them outside of a file.
 
+use crate::near::nearest;
+
 /// A setting, and how its value is written where there is no TOML around it.
 #[derive(Debug)]
 pub(super) struct Setting {
@@ -85,9 +87,14 @@ impl Setting {
         SETTINGS.iter().find(|setting| setting.name() == name)
     }
 
-    /// The names of all.
-    pub(super) fn names() -> String {
-        SETTINGS.iter().map(Self::name).collect::<Vec<_>>().join(", ")
+    /// What is meant by a name that no setting has: the one that is nearly the same, else any. Their names are those that
+    /// `as_named` says, behind a prefix.
+    pub(super) fn meant(name: &str, prefix: &str, as_named: fn(&Self) -> String) -> String {
+        let names: Vec<_> = SETTINGS.iter().map(as_named).collect();
+        match nearest(name, names.iter().map(String::as_str)) {
+            Some(nearest) => format!("perhaps {prefix}{nearest} is meant"),
+            None => format!("allowed are {prefix}{}", names.join(&format!(", {prefix}"))),
+        }
     }
 
     /// As documents and errors name it.

@@ -140,9 +140,12 @@ impl Given {
     }
 
     pub(super) fn mistake(&self, what: String) -> Mistake {
+        let name = self.setting.name();
+        let is_named = self.by.ends_with(&name);
+        let rest = what.strip_prefix(&format!("{name}: ")).filter(|_| is_named);
         Mistake::Given {
             by: self.by.clone(),
-            what,
+            what: rest.unwrap_or(&what).to_owned(),
         }
     }
 
@@ -263,9 +266,9 @@ pub(super) fn environment(
                 (setting, text.strip_suffix('\r').unwrap_or(text).to_owned())
             }
             (None, None) => {
+                let meant = Setting::meant(rest, PREFIX, Setting::in_environment);
                 return Err(refused(format!(
-                    "there is no such setting: allowed are {}",
-                    names()
+                    "there is no such setting: {meant}, and the same with {IN_FILE} at its end"
                 )));
             }
         };
@@ -280,23 +283,22 @@ pub(super) fn environment(
     Ok(all)
 }
 
-/// The variables that there are.
-fn names() -> String {
-    let name = |setting: &Setting| format!("{PREFIX}{}", setting.in_environment());
-    let names = SETTINGS.iter().map(name).collect::<Vec<_>>().join(", ");
-    format!("{names}, and each of these with {IN_FILE} at its end")
-}
-
 fn line_of(text: &str, at: usize) -> usize {
     let before = text.as_bytes().get(..at).unwrap_or(text.as_bytes());
     before.iter().filter(|&&byte| byte == b'\n').count() + 1
 }
 
-/// The message of the parser, without a text that stands where another type is wanted: it may be a secret.
+/// The message of the parser in words for people, without a text that stands where another type is wanted: it may be a
+/// secret.
 fn without_texts(message: &str) -> String {
-    let Some((before, text)) = message.split_once("string \"") else {
-        return message.to_owned();
+    let (before, wanted) = match message.rsplit_once(", expected ") {
+        Some((before, "usize" | "u32")) => (before, ", expected a whole number"),
+        Some((before, "a nonzero usize" | "a nonzero u32")) => (before, ", expected a whole number from 1"),
+        _ => (message, ""),
+    };
+    let Some((before, text)) = before.split_once("string \"") else {
+        return format!("{before}{wanted}");
     };
     let after = text.rsplit_once('"').map_or("", |(_, after)| after);
-    format!("{before}a text{after}")
+    format!("{before}a text{after}{wanted}")
 }

@@ -148,7 +148,11 @@ fn each_mistake_is_told_with_its_line_and_what_is_allowed() {
         ),
         ("[kinds.a]\nattempts = 3", 1, "missing field `deliver`"),
         ("[kinds.a]\ndeliver = \"push\"", 2, "\"pull\""),
-        ("[kinds.a]\ndeliver = \"pull\"\nattempts = 0", 3, "nonzero"),
+        (
+            "[kinds.a]\ndeliver = \"pull\"\nattempts = 0",
+            3,
+            "expected a whole number from 1",
+        ),
         (
             "[kinds.a]\ndeliver = { topic = \"t\", tags = \"x\" }",
             2,
