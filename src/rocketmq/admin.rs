@@ -92,7 +92,10 @@ impl Admin {
             .map_err(|cause| {
                 let meaning = match self.factory.speaks_tls() {
                     false if is_silence(&cause) => {
-                        Some("a server may want TLS: see RocketMqOptions::tls (feature rocketmq-tls)")
+                        Some(
+                            "a server may want TLS: see RocketMqOptions::tls (feature rocketmq-tls), or --tls-ca of \
+                             delayline probe",
+                        )
                     }
                     true if is_hung_up(&cause) => {
                         Some("a server may want a certificate, or no TLS: see RocketMqOptions::mutual_tls")
