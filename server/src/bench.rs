@@ -31,6 +31,7 @@ use self::side::{Place, Side};
 use self::workload::Workload;
 use crate::database::Address;
 use crate::interrupt::interrupted;
+use crate::whole::whole;
 use crate::{Failure, json_lines, print, show};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -64,24 +65,14 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "DELAY", default_value = "15s", allow_hyphen_values = true)]
     after: crate::span::Span,
     /// How many tasks to take at the most, if fewer than usual
-    #[arg(long, value_name = "N", value_parser = tasks, default_value = "100000", hide_default_value = true, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", value_parser = whole(10..=100_000_usize), default_value = "100000", hide_default_value = true, allow_hyphen_values = true)]
     tasks: usize,
     /// How often to measure each; the median counts
-    #[arg(long, value_name = "N", value_parser = runs, default_value = "3", allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", value_parser = whole(1..=100_usize), default_value = "3", allow_hyphen_values = true)]
     runs: usize,
     /// Print JSON, one line for each figure
     #[arg(long)]
     json: bool,
-}
-
-fn tasks(text: &str) -> Result<usize, &'static str> {
-    let tasks = text.parse().ok().filter(|tasks| (10..=100_000).contains(tasks));
-    tasks.ok_or("allowed are whole numbers from 10 to 100000")
-}
-
-fn runs(text: &str) -> Result<usize, &'static str> {
-    let runs = text.parse().ok().filter(|runs| (1..=100).contains(runs));
-    runs.ok_or("allowed are whole numbers from 1 to 100")
 }
 
 impl Bench {

@@ -22,14 +22,22 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// What an option says, else the environment.
+    /// What an option says, else `DATABASE_URL`.
     pub(crate) fn given(option: &'static str, url: Option<&String>) -> Result<Self, Failure> {
-        const VARIABLE: &str = "DATABASE_URL";
-        let (given_by, text) = match (url, std::env::var_os(VARIABLE)) {
+        Self::given_or_in(option, "DATABASE_URL", url)
+    }
+
+    /// What an option says, else a variable of the environment.
+    pub(crate) fn given_or_in(
+        option: &'static str,
+        variable: &'static str,
+        url: Option<&String>,
+    ) -> Result<Self, Failure> {
+        let (given_by, text) = match (url, std::env::var_os(variable)) {
             (Some(url), _) => (option, Some(url.clone())),
-            (None, Some(url)) => (VARIABLE, url.into_string().ok()),
+            (None, Some(url)) => (variable, url.into_string().ok()),
             (None, None) => {
-                let missing = format!("{option} is missing, and {VARIABLE} is not set");
+                let missing = format!("{option} is missing, and {variable} is not set");
                 return Err(Failure::Argument(missing));
             }
         };
@@ -53,6 +61,29 @@ impl Address {
     #[cfg(feature = "redis")]
     pub(crate) fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The option or the variable.
+    #[cfg(feature = "redis")]
+    pub(crate) fn given_by(&self) -> &str {
+        &self.given_by
+    }
+
+    /// Names the server in the error of a driver, which does not say where it could not connect.
+    pub(crate) fn located(&self, failure: Failure) -> Failure {
+        match (failure, self.server()) {
+            (Failure::Server(error), Some(server)) if error.is_transient() => {
+                Failure::Found(format!("{server}: {error}"))
+            }
+            (failure, _) => failure,
+        }
+    }
+
+    /// The hosts of a URL. What stands before the last `@` may be a password.
+    fn server(&self) -> Option<&str> {
+        let (_, rest) = self.text.split_once("://")?;
+        let rest = rest.rsplit('@').next()?;
+        rest.split(['/', '?']).next().filter(|hosts| !hosts.is_empty())
     }
 
     /// The scheme; empty for a path.
@@ -94,15 +125,28 @@ impl Address {
 
     /// Opens the store that is there.
     pub(crate) async fn existing(&self) -> Result<Arc<dyn Store>, Failure> {
-        self.is_there()?;
-        self.serve().await
+        self.is_there().await?;
+        self.serve().await.map_err(|failure| self.located(failure))
     }
 
-    /// Refuses a file that is not there, as opening makes one.
-    fn is_there(&self) -> Result<(), Failure> {
+    /// Refuses a file that is not there, or has no tables of ours, as opening would make both.
+    async fn is_there(&self) -> Result<(), Failure> {
         #[cfg(feature = "sqlite")]
-        if matches!(self.scheme(), "" | "sqlite") && !self.file()?.exists() {
-            return Err(self.missing());
+        if matches!(self.scheme(), "" | "sqlite") {
+            let file = self.file()?;
+            if !file.exists() {
+                return Err(self.not_a("the path of a file that is there"));
+            }
+            match has_tables(&file).await {
+                Ok(true) => {}
+                Ok(false) => return Err(self.not_a(NO_TABLES)),
+                Err(cause) => {
+                    let given_by = &self.given_by;
+                    return Err(Failure::Found(format!(
+                        "the file of {given_by} cannot be read: {cause}"
+                    )));
+                }
+            }
         }
         Ok(())
     }
@@ -179,13 +223,14 @@ impl Address {
         if is_redis(self.scheme()) {
             return Err(self.unknown());
         }
-        self.is_there()?;
+        self.is_there().await?;
         let settings = Settings {
             schema,
             table,
             connections: Some(2),
         };
-        let store = self.connect(&settings).await?;
+        let store = self.connect(&settings).await;
+        let store = store.map_err(|failure| self.located(failure))?;
         let is_for = |option: Option<&str>, name: &str, is_right: bool| match option {
             Some(_) if !is_right => Err(Failure::Argument(format!("--{name} is not for {}", store.name()))),
             _ => Ok(()),
@@ -220,14 +265,13 @@ impl Address {
         path.ok_or_else(|| self.refused("the path of a file, or sqlite://path"))
     }
 
-    /// That a file is not there. What is its path, and nothing else, is shown.
+    /// That a file cannot be used. What is its path, and nothing else, is shown.
     #[cfg(feature = "sqlite")]
-    fn missing(&self) -> Failure {
-        const ALLOWED: &str = "the path of a file that is there";
+    pub(crate) fn not_a(&self, allowed: &str) -> Failure {
         let path = self.text.strip_prefix("sqlite:").unwrap_or(&self.text);
         match crate::arguments::is_path(path) {
-            true => Failure::Argument(format!("{} is {path:?}: allowed is {ALLOWED}", self.given_by)),
-            false => self.refused(ALLOWED),
+            true => Failure::Argument(format!("{} is {path:?}: allowed is {allowed}", self.given_by)),
+            false => self.refused(allowed),
         }
     }
 
@@ -239,7 +283,45 @@ impl Address {
     }
 }
 
+#[cfg(feature = "sqlite")]
+const NO_TABLES: &str = "a file with Delayline's tables, which delayline migrate sqlite makes";
+
+/// Whether a file has our tables; it is not written to.
+#[cfg(feature = "sqlite")]
+async fn has_tables(file: &std::path::Path) -> Result<bool, sqlx::Error> {
+    use sqlx::{ConnectOptions as _, Connection as _};
+
+    const TABLES: &str = "SELECT count(*) FROM sqlite_schema WHERE name = 'delayline_migrations'";
+    let options = sqlx::sqlite::SqliteConnectOptions::new()
+        .filename(file)
+        .read_only(true);
+    let mut connection = options.connect().await?;
+    let tables: i64 = sqlx::query_scalar(TABLES).fetch_one(&mut connection).await?;
+    connection.close().await?;
+    Ok(tables > 0)
+}
+
 #[cfg(feature = "redis")]
 fn is_redis(scheme: &str) -> bool {
     matches!(scheme.split('+').next(), Some("redis" | "rediss"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Address;
+
+    #[test]
+    fn a_server_is_named_without_what_may_be_a_password() {
+        for (url, server) in [
+            ("redis://:s3cret@a:1/0", Some("a:1")),
+            ("redis+cluster://a:1,b:2", Some("a:1,b:2")),
+            ("postgres://u:s3/cr@et@a/shop?sslmode=require", Some("a")),
+            ("postgres://u:s3/cret@a", Some("a")),
+            ("postgres:///shop?host=/run&password=s3cret", None),
+            ("postgres:s3cret", None),
+            ("shop.db", None),
+        ] {
+            assert_eq!(Address::of_setting(String::new(), url).server(), server, "{url}");
+        }
+    }
 }

@@ -1,5 +1,12 @@
 //! What the help of each command shows at its end.
 
+pub(crate) const TOOL: &str = "\
+Examples:
+  delayline plan 15m
+  delayline serve --demo
+  delayline tasks show order.cancel 42 --store delayline.db
+  delayline help tasks";
+
 pub(crate) const PLAN: &str = "\
 Examples:
   delayline plan 15m
@@ -48,7 +55,7 @@ Examples:
 pub(crate) const TASKS_FIND: &str = "\
 Examples:
   delayline tasks find 42
-  delayline tasks find order-2026 --prefix --server https://delayline.example --token-file token";
+  delayline tasks find --key-prefix order-2026 --limit 1000";
 
 #[cfg(feature = "_store")]
 pub(crate) const TASKS_SHOW: &str = "\
@@ -114,7 +121,7 @@ Examples:
 #[cfg(feature = "_store")]
 pub(crate) const KINDS_PAUSE: &str = "\
 Examples:
-  delayline kinds pause order.cancel --until 2026-12-24T18:00:00Z --reason 'the shop is moving'";
+  delayline kinds pause order.cancel --until 2026-12-24T18:00:00Z";
 
 #[cfg(feature = "_store")]
 pub(crate) const KINDS_RESUME: &str = "\
@@ -142,7 +149,19 @@ Examples:
 pub(crate) const REDIS: &str = "\
 Examples:
   delayline redis doctor --redis redis://127.0.0.1:6379
-  delayline redis rebuild --redis redis://127.0.0.1:6379 --store postgres://shop@db.example/shop";
+  delayline redis rebuild --redis redis://127.0.0.1:6379 --store shop.db";
+
+#[cfg(feature = "redis")]
+pub(crate) const REDIS_DOCTOR: &str = "\
+Examples:
+  delayline redis doctor --redis redis://127.0.0.1:6379
+  delayline redis doctor --clocks --store postgres://shop@db.example/shop";
+
+#[cfg(feature = "redis")]
+pub(crate) const REDIS_REBUILD: &str = "\
+Examples:
+  delayline redis rebuild --store postgres://shop@db.example/shop
+  delayline redis rebuild --prefix next --shards 4 --store shop.db";
 
 pub(crate) const COMPLETIONS: &str = "\
 Examples:
@@ -171,24 +190,28 @@ mod tests {
 
     #[test]
     fn each_command_shows_examples_that_it_takes() {
-        for command in Cli::command()
-            .get_subcommands()
-            .filter(|command| !command.is_hide_set())
-        {
+        let mut commands = vec![("  delayline".to_owned(), Cli::command())];
+        while let Some((name, command)) = commands.pop() {
             let shown = command
                 .get_after_help()
                 .map(ToString::to_string)
                 .unwrap_or_default();
             let examples: Vec<_> = shown
                 .lines()
-                .filter_map(|line| line.strip_prefix("  delayline "))
+                .filter(|line| line.starts_with("  delayline "))
                 .collect();
-            assert!(!examples.is_empty(), "{} shows none", command.get_name());
+            assert!(!examples.is_empty(), "{name} shows none");
             for example in examples {
-                assert!(example.starts_with(command.get_name()), "{example}");
-                let taken = Cli::try_parse_from([vec!["delayline".to_owned()], words(example)].concat());
-                assert!(taken.is_ok(), "{example}: {taken:?}");
+                assert!(example.starts_with(&name), "{example}");
+                assert!(example.len() <= 80, "{example}");
+                match Cli::try_parse_from(words(example)) {
+                    Ok(_) => {}
+                    // Such as `delayline help tasks`.
+                    Err(shown) => assert!(!shown.use_stderr(), "{example}: {shown}"),
+                }
             }
+            let within = command.get_subcommands().filter(|command| !command.is_hide_set());
+            commands.extend(within.map(|inner| (format!("{name} {}", inner.get_name()), inner.clone())));
         }
     }
 }

@@ -18,16 +18,18 @@ mod depth;
 #[cfg(feature = "_store")]
 mod digits;
 mod examples;
+#[cfg(any(feature = "redis", feature = "rocketmq"))]
+mod field;
 #[cfg(feature = "_store")]
 mod forecast;
+#[cfg(feature = "_store")]
+mod input;
 #[cfg(feature = "_servers")]
 mod interrupt;
 #[cfg(feature = "_store")]
 mod kinds;
 mod manual;
 mod migrate;
-#[cfg(feature = "rocketmq")]
-mod nameservers;
 #[cfg(feature = "_store")]
 mod near;
 #[cfg(feature = "_store")]
@@ -58,6 +60,8 @@ mod tasks;
 mod terminal;
 #[cfg(feature = "_store")]
 mod time;
+#[cfg(feature = "_servers")]
+mod whole;
 
 use std::io::{self, ErrorKind, Write as _};
 use std::process::ExitCode;
@@ -71,7 +75,7 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Delayed tasks with any delay, on RocketMQ, Redis or just a database.
 #[derive(Debug, clap::Parser)]
-#[command(name = "delayline", version, arg_required_else_help = false)]
+#[command(name = "delayline", version, after_help = examples::TOOL, max_term_width = 100)]
 struct Cli {
     /// Whether what is printed has colours; auto: at a terminal, unless NO_COLOR is set
     #[arg(
@@ -183,7 +187,10 @@ fn run() -> Result<(), Failure> {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         // The help and the version come as errors too.
-        Err(shown) if !shown.use_stderr() => return show(&shown.render().ansi().to_string()),
+        Err(shown) if !shown.use_stderr() => {
+            color::Color::asked().apply();
+            return show(&shown.render().ansi().to_string());
+        }
         Err(refused) => return Err(Failure::Argument(arguments::one_line(&refused))),
     };
     cli.color.apply();

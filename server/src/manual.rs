@@ -16,8 +16,15 @@ pub(crate) struct Completions {
 
 impl Completions {
     pub(crate) fn run(&self) -> String {
+        let tool = Cli::command();
+        // Each of them would offer commands that are hidden.
+        let shown = tool.get_subcommands().filter(|command| !command.is_hide_set());
+        let mut shown = clap::Command::new("delayline")
+            .version(env!("CARGO_PKG_VERSION"))
+            .args(tool.get_arguments())
+            .subcommands(shown);
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), "delayline", &mut script);
+        clap_complete::generate(self.shell, &mut shown, "delayline", &mut script);
         String::from_utf8_lossy(&script).into_owned()
     }
 }

@@ -19,7 +19,7 @@ pub(crate) struct Migrate {
     /// Print the SQL, and connect to nothing
     #[arg(long, conflicts_with = "check")]
     print: bool,
-    /// Change nothing: say whether the tables are what this release needs
+    /// Change nothing: say whether the tables are what this release needs (not for sqlite)
     #[arg(long)]
     check: bool,
     /// The schema of the table (postgres only); otherwise the first of the connection's search_path
@@ -75,6 +75,12 @@ impl Migrate {
         Address::given("--store", self.store.as_ref())
     }
 
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    fn located(&self, error: delayline::Error) -> Failure {
+        self.address()
+            .map_or_else(|missing| missing, |address| address.located(error.into()))
+    }
+
     /// What was done, in a line.
     #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
     fn done(&self) -> String {
@@ -110,7 +116,8 @@ impl Migrate {
             store.check().await?;
             crate::plaintext::warn_of_postgres(&options).await;
             Ok::<_, delayline::Error>(())
-        })??;
+        })?
+        .map_err(|error| self.located(error))?;
         Ok(self.done())
     }
 }
@@ -139,7 +146,8 @@ impl Migrate {
             store.check().await?;
             crate::plaintext::warn_of_mysql(&options).await;
             Ok::<_, delayline::Error>(())
-        })??;
+        })?
+        .map_err(|error| self.located(error))?;
         Ok(self.done())
     }
 }

@@ -22,8 +22,11 @@ use self::lateness::Probed;
 use self::progress::Progress;
 use self::report::Report;
 pub(crate) use self::run::{Order, probe};
+use crate::color::has_colours;
+use crate::field::by_flag;
 use crate::interrupt::interrupted;
-use crate::{Failure, in_runtime, nameservers, print};
+use crate::whole::{digits, whole};
+use crate::{Failure, in_runtime, print};
 
 /// The beginning of the topic's and the group's names.
 const NAME: &str = "delayline_probe";
@@ -31,6 +34,8 @@ const NAME: &str = "delayline_probe";
 const SECRET: &str = "DELAYLINE_ROCKETMQ_SECRET";
 /// How many messages are sent for each master before the probes, to know that it delivers: two for each queue.
 const WARM_UP: usize = 16;
+/// What flags are in the library's errors.
+const FLAGS: &[(&str, &str)] = &[("nameservers", "--nameserver"), ("tls authorities", "--tls-ca")];
 
 /// Ask RocketMQ brokers what they are, and measure how late their delay levels are.
 ///
@@ -51,7 +56,7 @@ pub(crate) struct Probe {
     #[arg(long, value_name = "NUMBERS", allow_hyphen_values = true)]
     levels: Option<Numbers>,
     /// How many probes to send through each level, up to 100000
-    #[arg(long, value_name = "N", value_parser = count, default_value = "200", allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", value_parser = whole(1..=100_000_usize), default_value = "200", allow_hyphen_values = true)]
     count: usize,
     /// The account to ask as; its secret key is taken from the environment, from DELAYLINE_ROCKETMQ_SECRET
     #[arg(long, value_name = "KEY")]
@@ -73,8 +78,7 @@ impl FromStr for Numbers {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // `usize::from_str` would take a leading plus.
-        let number = |text: &str| whole(text).filter(|&number| number > 0);
+        let number = |text: &str| digits(text).filter(|&number| number > 0);
         let numbers: Option<_> = text
             .split(',')
             .map(|text| number(text.trim_matches(' ')))
@@ -85,23 +89,12 @@ impl FromStr for Numbers {
     }
 }
 
-fn whole(text: &str) -> Option<usize> {
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|_| digits)
-}
-
-fn count(text: &str) -> Result<usize, &'static str> {
-    whole(text)
-        .filter(|count| (1..=100_000).contains(count))
-        .ok_or("allowed are whole numbers from 1 to 100000")
-}
-
 impl Probe {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let report = in_runtime(self.until_interrupted())??;
         print(&match self.json {
             true => report.json()?,
-            false => report.text(is_coloured()),
+            false => report.text(has_colours(&io::stdout())),
         })?;
         report.verdict()
     }
@@ -126,7 +119,7 @@ impl Probe {
     async fn until_interrupted(&self) -> Result<Report, Failure> {
         let survey = Survey::take(self.options()?)
             .await
-            .map_err(nameservers::refused)?;
+            .map_err(|error| by_flag(error, FLAGS))?;
         let table = survey.levels();
         let mut warnings = warnings::of_survey(&survey);
         let levels = match &self.levels {
@@ -196,12 +189,7 @@ fn progress() -> impl FnMut(Progress) {
     }
 }
 
-/// Says whether it is a terminal that can colour and erase.
+/// Says whether it is a terminal that can erase.
 fn is_for_eyes(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("TERM").is_none_or(|terminal| terminal != "dumb")
-}
-
-/// Whether text on standard output may have colours: see <https://no-color.org>.
-fn is_coloured() -> bool {
-    is_for_eyes(&io::stdout()) && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

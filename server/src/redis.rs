@@ -10,7 +10,9 @@ mod rows;
 use delayline::backend::{RedisBackend, RedisBackendBuilder};
 use delayline::store::RedisStore;
 
-use crate::Failure;
+use crate::database::Address;
+use crate::field::by_flag;
+use crate::{Failure, examples};
 
 /// Look after the Redis in which wake-ups are.
 #[derive(Debug, clap::Args)]
@@ -21,7 +23,9 @@ pub(crate) struct Redis {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    #[command(after_help = examples::REDIS_DOCTOR)]
     Doctor(doctor::Doctor),
+    #[command(after_help = examples::REDIS_REBUILD)]
     Rebuild(rebuild::Rebuild),
 }
 
@@ -47,21 +51,29 @@ struct Place {
 }
 
 impl Place {
-    fn backend(&self) -> Result<RedisBackendBuilder, Failure> {
-        Ok(RedisBackend::builder(&self.url()?).prefix(&self.prefix))
+    fn address(&self) -> Result<Address, Failure> {
+        Address::given_or_in("--redis", "REDIS_URL", self.redis.as_ref())
+    }
+
+    fn backend(&self, address: &Address) -> RedisBackendBuilder {
+        RedisBackend::builder(address.text()).prefix(&self.prefix)
     }
 
     /// Returns the store that keeps the tasks there.
-    fn store(&self) -> Result<RedisStore, Failure> {
-        Ok(RedisStore::builder(&self.url()?).prefix(&self.prefix).build()?)
+    fn store(&self, address: &Address) -> Result<RedisStore, Failure> {
+        let store = RedisStore::builder(address.text()).prefix(&self.prefix).build();
+        store.map_err(|error| refused(address, error))
     }
+}
 
-    fn url(&self) -> Result<String, Failure> {
-        const VARIABLE: &str = "REDIS_URL";
-        let url = self.redis.clone().or_else(|| std::env::var(VARIABLE).ok());
-        let missing = || Failure::Argument(format!("--redis is missing, and {VARIABLE} is not set"));
-        url.ok_or_else(missing)
-    }
+/// Names the flag that an error is about, else the server.
+fn refused(address: &Address, error: delayline::Error) -> Failure {
+    let flags = [
+        ("redis url", address.given_by()),
+        ("redis key prefix", "--prefix"),
+        ("redis shards", "--shards"),
+    ];
+    address.located(by_flag(error, &flags))
 }
 
 /// The database with the rows.

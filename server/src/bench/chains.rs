@@ -17,8 +17,9 @@ use super::ours::Ours;
 use super::side::{KIND, PAYLOAD, Place, Side as _};
 use super::workload::Workload;
 use super::{Error, Run};
+use crate::Failure;
+use crate::field::by_flag;
 use crate::probe::{self, Order};
-use crate::{Failure, nameservers};
 
 /// The beginning of the topic's and the group's names.
 const NAME: &str = "delayline_bench";
@@ -37,7 +38,9 @@ impl Brokers {
     pub(crate) async fn make(nameservers: &str) -> Result<Self, Failure> {
         let options = RocketMqOptions::new(nameservers).topic(NAME).group(NAME);
         let survey = Survey::take(options.clone()).await;
-        let levels = survey.map_err(nameservers::refused)?.levels();
+        let levels = survey
+            .map_err(|error| by_flag(error, &[("nameservers", "--nameserver")]))?
+            .levels();
         let scratch = Scratch::make(options).await?;
         Ok(Self { scratch, levels })
     }

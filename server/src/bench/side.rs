@@ -77,7 +77,7 @@ pub(crate) trait Place: Send + Sync {
 pub(crate) fn place(address: &Address) -> Result<Box<dyn Place>, Failure> {
     match address.scheme() {
         #[cfg(feature = "sqlite")]
-        "" | "sqlite" => Ok(Box::new(super::sqlite::Sqlite::beside(&address.file()?)?)),
+        "" | "sqlite" => Ok(Box::new(super::sqlite::Sqlite::beside(address)?)),
         #[cfg(feature = "postgres")]
         "postgres" | "postgresql" => {
             let options = address.options(["postgres", "postgresql"])?;

@@ -10,8 +10,9 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use uuid::Uuid;
 
 use super::Error;
-use super::side::{Item, KIND, PAYLOAD, Place, STORE, Side, Verb, id};
+use super::side::{Item, KIND, PAYLOAD, Place, Side, Verb, id};
 use crate::Failure;
+use crate::database::Address;
 
 super::sql::bare!(
     sqlx::Sqlite,
@@ -26,14 +27,13 @@ pub(crate) struct Sqlite(PathBuf);
 
 impl Sqlite {
     /// Uses the folder of the named file: what matters is the disk.
-    pub(crate) fn beside(file: &Path) -> Result<Self, Failure> {
+    pub(crate) fn beside(address: &Address) -> Result<Self, Failure> {
+        let file = address.file()?;
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
         match folder.is_dir() {
             true => Ok(Self(folder.to_owned())),
-            false => Err(Failure::Argument(format!(
-                "{STORE} is not shown, as it may hold a password: allowed is a file in a folder that is there"
-            ))),
+            false => Err(address.not_a("a file in a folder that is there")),
         }
     }
 

@@ -13,7 +13,7 @@ use super::Place;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 use super::Rows;
 use super::findings::{Finding, findings};
-use super::rows;
+use super::{refused, rows};
 use crate::{Failure, in_runtime, print};
 
 /// How many of the biggest keys are shown.
@@ -53,11 +53,14 @@ struct Report {
 
 impl Doctor {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let (backend, kept) = (self.place.backend()?.build()?, self.place.store()?);
+        let address = self.place.address()?;
+        let refused = |error| refused(&address, error);
+        let backend = self.place.backend(&address).build().map_err(refused)?;
+        let kept = self.place.store(&address)?;
         let (checkup, rows, clocks_ahead_ms) = in_runtime(async {
             let store = self.store().await?;
             let before = now(store.as_deref()).await?;
-            let checkup = backend.checkup().await?;
+            let checkup = backend.checkup().await.map_err(refused)?;
             let after = now(store.as_deref()).await?;
             let rows = rows::Rows::of(&kept).await?;
             // Each node was asked at a moment between the two.
@@ -76,7 +79,7 @@ impl Doctor {
             findings,
         };
         let text = if self.json {
-            serde_json::to_string_pretty(&report).unwrap_or_default() + "\n"
+            crate::json(&report)? + "\n"
         } else {
             report.text()
         };

@@ -3,7 +3,7 @@
 use super::Place;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 use super::{
-    Rows,
+    Rows, refused,
     resend::{Resent, resend},
 };
 use crate::Failure;
@@ -20,7 +20,7 @@ pub(crate) struct Rebuild {
     #[command(flatten)]
     place: Place,
     /// Over how many shards wake-ups are to be spread, 1 to 1024; an error if there is another number already
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", value_parser = crate::whole::whole(1..=1_024_u16), allow_negative_numbers = true)]
     shards: Option<u16>,
     #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
     #[command(flatten)]
@@ -32,11 +32,13 @@ impl Rebuild {
     pub(crate) fn run(self) -> Result<(), Failure> {
         use indicatif::{ProgressBar, ProgressStyle};
 
-        let mut builder = self.place.backend()?;
+        let address = self.place.address()?;
+        let mut builder = self.place.backend(&address);
         if let Some(shards) = self.shards {
             builder = builder.shards(shards);
         }
-        let backend = builder.build()?;
+        let refused = |error| refused(&address, error);
+        let backend = builder.build().map_err(refused)?;
         let bar = ProgressBar::new(0);
         // Counting the rows would take as long as sending.
         let style = ProgressStyle::with_template("[{bar:30}] kind {pos} of {len}: {msg} {elapsed}");
@@ -50,7 +52,15 @@ impl Rebuild {
         };
         let done = crate::in_runtime(async {
             let store = self.rows.open().await?;
-            Ok::<_, Failure>(resend(&*store, &backend, told).await?)
+            Ok::<_, Failure>(
+                resend(&*store, &backend, told)
+                    .await
+                    .map_err(|error| match error {
+                        // Of the rows' server.
+                        error @ delayline::Error::Store { .. } => error.into(),
+                        error => refused(error),
+                    })?,
+            )
         })??;
         bar.finish_and_clear();
         crate::print(&format!(

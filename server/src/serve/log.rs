@@ -1,6 +1,6 @@
 //! How the log is written: to standard error, as the environment variable `RUST_LOG` says, else from `info` on.
 
-use std::io::{self, IsTerminal as _};
+use std::io;
 
 use tracing_subscriber::EnvFilter;
 
@@ -18,7 +18,7 @@ pub(crate) fn start(format: Format) {
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal());
+        .with_ansi(crate::color::has_colours(&io::stderr()));
     match format {
         Format::Lines => log.init(),
         Format::Json => log.json().init(),

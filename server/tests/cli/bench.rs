@@ -138,7 +138,7 @@ fn what_cannot_be_measured_is_refused_by_name() {
         ),
         (
             &["--store", "/there/is/no/such/folder.db"],
-            "--store is not shown, as it may hold a password: allowed is a file in a folder that is there",
+            "--store is \"/there/is/no/such/folder.db\": allowed is a file in a folder that is there",
         ),
         (&["--bogus"], "\"--bogus\" is not known"),
     ] {

@@ -168,6 +168,14 @@ fn what_cannot_be_used_is_refused_by_name() {
              --nameserver <HOST:PORT>, --levels <NUMBERS>, --count <N>, --access-key <KEY>, {tls}--json, --color <WHEN>, --help"
         )
     );
+    if cfg!(feature = "rocketmq-tls") {
+        let file = ["probe", "--nameserver", &nameserver, "--tls-ca", "/no/such/file"];
+        let line = refused(&file);
+        assert!(
+            line.starts_with("--tls-ca is \"/no/such/file\": it cannot be read"),
+            "{line}"
+        );
+    }
     // It may be meant for another tool, and hold a password.
     let line = refused(&["probe", "--nameserver", "redis://user:secret@host"]);
     assert!(!line.contains("secret"), "{line}");

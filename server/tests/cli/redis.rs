@@ -57,6 +57,7 @@ fn departures(count: u64, delay: Duration) -> Vec<Departure> {
 /// The findings of a doctor, each with its severity, and the exit status.
 fn findings(server: &RedisServer) -> (Option<i32>, Vec<(String, String)>) {
     let (status, said, _) = ended(&["doctor", "--redis", &server.url(), "--json"]);
+    assert_eq!(said.lines().count(), 1, "{said}");
     let report: Value = serde_json::from_str(&said).unwrap();
     let word = |value: &Value| value.as_str().unwrap().to_owned();
     let findings = report["findings"].as_array().unwrap().iter();
@@ -263,7 +264,7 @@ async fn a_rebuild_under_a_new_prefix_has_another_number_of_shards() {
     let (status, _, line) = ended(&[&place[..], &["--shards", "4"]].concat());
     assert_eq!(status, Some(2), "{line}");
     assert!(
-        line.contains("redis shards is \"4\": under this prefix there are 1,"),
+        line.contains("--shards is \"4\": under this prefix there are 1,"),
         "{line}"
     );
 
@@ -282,12 +283,22 @@ async fn a_rebuild_under_a_new_prefix_has_another_number_of_shards() {
 fn what_cannot_be_used_is_refused_in_a_line_without_secrets() {
     let cases: &[(&[&str], i32, &str)] = &[
         (&["doctor"], 2, "--redis is missing, and REDIS_URL is not set"),
-        (&["doctor", "--redis", "http://:s3cret@host"], 2, "redis url is"),
-        (&["doctor", "--redis", "redis://127.0.0.1:1"], 1, "backend redis"),
+        (&["doctor", "--redis", ""], 2, "--redis is empty"),
+        (&["doctor", "--redis", "http://:s3cret@host"], 2, "--redis is"),
+        (
+            &["doctor", "--redis", "redis://:s3cret@127.0.0.1:1"],
+            1,
+            "127.0.0.1:1: backend redis: ",
+        ),
+        (
+            &["doctor", "--redis", "redis://host", "--prefix", "{"],
+            2,
+            "--prefix is \"{\": allowed are 1 to 100",
+        ),
         (
             &["rebuild", "--redis", "redis://127.0.0.1:1", "--shards", "0"],
             2,
-            "redis shards is \"0\": allowed are 1 to 1024",
+            "--shards is \"0\": allowed are whole numbers from 1 to 1024",
         ),
         (
             &["rebuild", "--redis", "redis://127.0.0.1:1", "--shards", "many"],
