@@ -3,18 +3,30 @@
 use std::error::Error as _;
 
 use clap::CommandFactory as _;
-use clap::error::{ContextKind, ErrorKind as Refused};
+use clap::error::{ContextKind, ContextValue, ErrorKind as Refused};
+use delayline::Error;
 
 use crate::Cli;
 
 /// What the parser of arguments says in a page, in a line: the argument, its value, and what is allowed.
 pub(crate) fn one_line(refused: &clap::Error) -> String {
-    let context = |kind| refused.get(kind).map(ToString::to_string);
+    let context = |kind| {
+        Some(match refused.get(kind)? {
+            ContextValue::Strings(several) if kind == ContextKind::SuggestedSubcommand => {
+                several.join(" or ")
+            }
+            context => context.to_string(),
+        })
+    };
     let argument = context(ContextKind::InvalidArg);
     let value = context(ContextKind::InvalidValue).filter(|value| !value.is_empty());
     // What our own parsers of values say, or one of a few words.
     let allowed = match (refused.source(), context(ContextKind::ValidValue)) {
-        (Some(own), _) => Some(own.to_string()),
+        (Some(own), _) => Some(match own.downcast_ref() {
+            // Which names the value as well.
+            Some(Error::Invalid { allowed, .. }) => allowed.clone(),
+            _ => own.to_string(),
+        }),
         (None, words) => words.map(|words| format!("allowed are {words}")),
     };
     // An empty one is refused by our own parsers only.
@@ -30,7 +42,9 @@ pub(crate) fn one_line(refused: &clap::Error) -> String {
         return format!("{name} is {value}: {allowed}");
     }
     let reason = match refused.kind() {
-        Refused::MissingSubcommand => "a command is missing".to_owned(),
+        Refused::MissingSubcommand | Refused::DisplayHelpOnMissingArgumentOrSubcommand => {
+            "a command is missing".to_owned()
+        }
         Refused::InvalidSubcommand => {
             let name = context(ContextKind::InvalidSubcommand).unwrap_or_default();
             let meant = context(ContextKind::SuggestedSubcommand);
@@ -51,7 +65,10 @@ pub(crate) fn one_line(refused: &clap::Error) -> String {
         Refused::InvalidUtf8 => "an argument is not UTF-8".to_owned(),
         _ => "the arguments do not fit together".to_owned(),
     };
-    format!("{reason}; allowed are {}", Named::by_arguments().allowed())
+    match &*Named::by_arguments().allowed() {
+        "" => reason,
+        allowed => format!("{reason}; allowed are {allowed}"),
+    }
 }
 
 /// In place of a value.
@@ -92,7 +109,11 @@ fn unknown(argument: &str) -> String {
         None if argument.starts_with('-') => Some(argument.chars().take(2).collect()),
         None => None,
     };
-    not_known(&name.map_or_else(|| NOT_SHOWN.to_owned(), |name| shown(&name)))
+    let hint = match argument.as_bytes() {
+        [b'-', b'0'..=b'9', ..] => "; a value that begins with - comes after --",
+        _ => "",
+    };
+    not_known(&name.map_or_else(|| NOT_SHOWN.to_owned(), |name| shown(&name))) + hint
 }
 
 /// That a command is there in other builds.
@@ -150,9 +171,13 @@ impl Named {
         let mut tool = Cli::command();
         tool.build();
         let mut command = &tool;
-        for name in std::env::args_os().skip(1) {
-            match command.find_subcommand(name) {
+        let mut words = std::env::args_os().skip(1);
+        while let Some(word) = words.next() {
+            match command.find_subcommand(&word) {
                 Some(named) => command = named,
+                // The option that may stand before a command, and its value.
+                None if word == "--color" => drop(words.next()),
+                None if word.to_string_lossy().starts_with("--color=") => {}
                 None => break,
             }
         }
@@ -172,5 +197,83 @@ impl Named {
             .filter(|command| !command.is_hide_set());
         let commands = commands.map(|command| command.get_name().to_owned());
         commands.chain(arguments).collect::<Vec<_>>().join(", ")
+    }
+}
+
+#[cfg(all(test, feature = "_store"))]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[test]
+    fn a_value_is_refused_by_its_option_and_not_taken_for_another() {
+        let long = format!("kinds pause k --reason {}", "x".repeat(501));
+        for (words, said) in [
+            (
+                "tasks reschedule k 1 --after -5m",
+                "--after is \"-5m\": allowed are whole numbers with",
+            ),
+            (
+                "tasks reschedule k 1 --at -1",
+                "--at is \"-1\": allowed is a moment",
+            ),
+            (
+                "tasks edit k 1 --after -5m",
+                "--after is \"-5m\": allowed are whole numbers with",
+            ),
+            (
+                "tasks edit k 1 --at tomorrow",
+                "--at is \"tomorrow\": allowed is a moment",
+            ),
+            ("tasks edit k 1 --at -1", "--at is \"-1\": allowed is a moment"),
+            (
+                "tasks list k --due-before -1",
+                "--due-before is \"-1\": allowed is a moment",
+            ),
+            (
+                "tasks list k --due-after -1",
+                "--due-after is \"-1\": allowed is a moment",
+            ),
+            ("tasks show --id 7", "--id is \"7\": allowed is a UUID"),
+            (
+                "kinds pause k --until -1",
+                "--until is \"-1\": allowed is a moment",
+            ),
+            (&long, "--reason is \"xxx"),
+            ("plan -15", "DELAY is \"-15\": allowed are whole numbers with"),
+            (
+                "tasks list k --limit 0",
+                "--limit is \"0\": allowed are whole numbers from 1 to 1000000",
+            ),
+            (
+                "tasks list k --limit 1000001",
+                "--limit is \"1000001\": allowed are whole numbers",
+            ),
+            (
+                "tasks list k --limit -1",
+                "--limit is \"-1\": allowed are whole numbers",
+            ),
+            (
+                "tasks find k --limit x",
+                "--limit is \"x\": allowed are whole numbers",
+            ),
+            (
+                "tasks find k --limit 99999999999999999999",
+                "--limit is \"99999999999999999999\": allowed are",
+            ),
+        ] {
+            let refused = Cli::try_parse_from(["delayline"].into_iter().chain(words.split(' ')));
+            let line = one_line(&refused.unwrap_err());
+            assert!(line.starts_with(said), "{words}: {line}");
+        }
+        for words in [
+            "tasks list k --key-prefix -a --error -b",
+            "tasks find --key-prefix -a",
+            "tasks find -1",
+        ] {
+            let taken = Cli::try_parse_from(["delayline"].into_iter().chain(words.split(' ')));
+            assert!(taken.is_ok(), "{words}: {taken:?}");
+        }
     }
 }

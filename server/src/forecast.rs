@@ -3,6 +3,7 @@
 use delayline::defaults;
 
 use crate::Failure;
+use crate::near::near;
 use crate::operations::{Forecast as Coming, ForecastSpan, SPANS};
 use crate::place::Place;
 use crate::table::{one_line, table};
@@ -24,7 +25,15 @@ impl Forecast {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let coming = crate::in_runtime(async {
             let kinds = self.kinds.iter().map(|kind| kind.as_str().into()).collect();
-            self.place.client().await?.forecast(kinds).await
+            let client = self.place.client().await?;
+            let coming = client.forecast(kinds).await?;
+            let named = coming.iter().filter(|_| !self.kinds.is_empty());
+            for none in named.filter(|coming| coming.due.iter().all(|due| due.tasks == 0)) {
+                if let Some(note) = near(&client, &none.kind).await {
+                    crate::note(&note);
+                }
+            }
+            Ok::<_, Failure>(coming)
         })??;
         if self.json {
             return crate::print(&crate::json_lines(&coming)?);

@@ -7,6 +7,7 @@ use crate::client::Client;
 use crate::near::near;
 use crate::operations::{KindView, PausedView};
 use crate::place::Place;
+use crate::reason::{Reason, reason};
 use crate::table::one_line;
 use crate::terminal;
 
@@ -35,11 +36,11 @@ enum Command {
         #[arg(value_name = "KIND")]
         kind: String,
         /// Until this time, such as 2026-12-24T18:00:00Z; else until it is resumed
-        #[arg(long, value_name = "TIME")]
+        #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
         until: Option<Timestamp>,
-        /// Why, for people
-        #[arg(long, value_name = "TEXT", default_value = "")]
-        reason: String,
+        /// Why, for people: up to 500 characters and 1000 bytes
+        #[arg(long, value_name = "TEXT", value_parser = reason)]
+        reason: Option<Reason>,
         #[command(flatten)]
         place: Place,
         /// Print JSON
@@ -96,6 +97,7 @@ impl Command {
             } => {
                 crate::reserved::check(&kind)?;
                 let client = place.client().await?;
+                let reason = reason.map_or_else(String::new, |reason| reason.to_string());
                 let paused = client.pause(&kind.as_str().into(), until, &reason).await?;
                 note_of_kind(&client, &kind).await;
                 match json {

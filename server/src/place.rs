@@ -27,7 +27,7 @@ pub(crate) struct Place {
     /// which goes before DATABASE_URL
     #[arg(long, help_heading = HEADING, value_name = "URL", conflicts_with = "store", value_hint = clap::ValueHint::Url)]
     server: Option<String>,
-    /// A file with the token for the server; otherwise what is in DELAYLINE_TOKEN, or in the file that DELAYLINE_TOKEN_FILE
+    /// A file with the token for the server, or - for standard input; otherwise what is in DELAYLINE_TOKEN, or in the file that DELAYLINE_TOKEN_FILE
     /// names
     #[arg(long, help_heading = HEADING, value_name = "FILE", conflicts_with = "store", value_hint = clap::ValueHint::FilePath)]
     token_file: Option<PathBuf>,
@@ -73,7 +73,7 @@ impl Token {
                 "{given_by} is {path:?}: allowed is the path of a file with a token that can be read ({cause})"
             ))
         };
-        let text = std::fs::read_to_string(path).map_err(refused)?;
+        let text = crate::input::read(path).map_err(refused)?;
         Self(text).checked(&format!("the token in {path:?}"))
     }
 }

@@ -21,7 +21,7 @@ const MANY_HOPS: usize = 100;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Plan {
     /// From now until the task is due, such as 250ms, 15m, "1h 30m" or 2d; 0s is due now
-    #[arg(value_name = "DELAY")]
+    #[arg(value_name = "DELAY", allow_negative_numbers = true)]
     delay: Span,
     /// The levels of the broker: its setting messageDelayLevel, with or without that name
     #[arg(long, value_name = "TABLE", value_parser = levels, default_value = ROCKETMQ_LEVELS, allow_hyphen_values = true)]

@@ -27,6 +27,11 @@ impl Reason {
     }
 }
 
+/// The same, as arguments have it.
+pub(crate) fn reason(text: &str) -> Result<Reason, String> {
+    Reason::within(text.to_owned()).map_err(|wrong| format!("it is {wrong}"))
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

@@ -7,7 +7,7 @@ mod rerun;
 mod show;
 
 use delayline::store::{Action, Target, When};
-use delayline::{Error, Kind, State, TaskId, Timestamp};
+use delayline::{Kind, State, TaskId, Timestamp};
 
 use self::change::Changed;
 use self::edit::Edit;
@@ -18,6 +18,7 @@ use crate::Failure;
 use crate::examples;
 use crate::operations::Filter;
 use crate::span::Span;
+use crate::whole::whole;
 
 /// See what is waiting, and cancel, edit, move, run, redrive or dismiss it: one task, or all that match.
 #[derive(Debug, clap::Args)]
@@ -41,7 +42,7 @@ enum Command {
     Cancel(Changed),
     #[command(visible_alias = "change", after_help = examples::TASKS_EDIT)]
     Edit(Edit),
-    /// Move scheduled tasks to another time; their payloads stay
+    /// Move scheduled tasks to another time (--at or --after); their payloads stay
     #[command(after_help = examples::TASKS_RESCHEDULE)]
     Reschedule {
         #[command(flatten)]
@@ -50,12 +51,12 @@ enum Command {
         #[arg(
             long,
             value_name = "TIME",
-            required_unless_present = "after",
-            conflicts_with = "after"
+            conflicts_with = "after",
+            allow_hyphen_values = true
         )]
         at: Option<Timestamp>,
         /// To this long from now, such as 15m
-        #[arg(long, value_name = "DURATION")]
+        #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
         after: Option<Span>,
     },
     /// Move scheduled tasks by a time span; their payloads stay
@@ -91,7 +92,8 @@ impl Tasks {
             Command::Edit(edit) => edit.run(),
             Command::Reschedule { changed, at, after } => {
                 let due = when(at, after);
-                let due = due.ok_or_else(|| missing("no time", "allowed is one of --at and --after"))?;
+                let due =
+                    due.ok_or_else(|| missing("no time is given", "allowed is one of --at and --after"))?;
                 changed.run(Action::Reschedule(due))
             }
             Command::Shift { changed, by } => changed.run(Action::Shift(by)),
@@ -120,7 +122,7 @@ struct One {
     #[arg(value_name = "KIND")]
     kind: Option<String>,
     /// The caller's own name for it
-    #[arg(value_name = "KEY", requires = "kind")]
+    #[arg(value_name = "KEY", requires = "kind", allow_negative_numbers = true)]
     key: Option<String>,
     /// Its id, in place of kind and key
     #[arg(long, value_name = "UUID", conflicts_with = "kind")]
@@ -140,7 +142,7 @@ impl One {
     /// The same, where one has to be named.
     fn needed(&self) -> Result<Target, Failure> {
         let target = self.target();
-        target.ok_or_else(|| missing("no task", "allowed are KIND and KEY, or --id UUID"))
+        target.ok_or_else(|| missing("no task is named", "allowed are KIND and KEY, or --id UUID"))
     }
 }
 
@@ -148,16 +150,16 @@ impl One {
 #[derive(Debug, clap::Args)]
 struct Matching {
     /// Only those that are due then or later
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     due_after: Option<Timestamp>,
     /// Only those that are due before then
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     due_before: Option<Timestamp>,
     /// Only those with a key that begins so; each task of the kind is looked at for it
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     key_prefix: Option<String>,
     /// Only those whose last error has this in it; each task of the kind is looked at for it
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     error: Option<String>,
 }
 
@@ -184,11 +186,15 @@ impl Matching {
     }
 }
 
-/// A name that is wanted and missing.
+/// Something that is wanted and missing.
 fn missing(what: &str, allowed: &str) -> Failure {
-    Failure::from(Error::Invalid {
-        field: "arguments",
-        value: what.to_owned(),
-        allowed: allowed.to_owned(),
-    })
+    Failure::Argument(format!("{what}: {allowed}"))
+}
+
+/// So many at the most.
+#[derive(Debug, clap::Args)]
+struct Limit {
+    /// How many at the most, up to 1000000
+    #[arg(long, value_name = "N", default_value = "50", value_parser = whole(1..=1_000_000_usize), allow_negative_numbers = true)]
+    limit: usize,
 }

@@ -61,7 +61,7 @@ pub(crate) fn confirm(what: &str, yes: &str) -> Result<(), Failure> {
     let mut said = String::new();
     let read = asked.and_then(|()| io::stdin().lock().read_line(&mut said));
     match read {
-        Ok(_) if matches!(said.trim(), "y" | "Y" | "yes") => Ok(()),
+        Ok(_) if matches!(&*said.trim().to_lowercase(), "y" | "yes") => Ok(()),
         Ok(_) => Err(Failure::Found("nothing was done".to_owned())),
         Err(error) => Err(Failure::Output(error)),
     }

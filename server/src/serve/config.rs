@@ -229,7 +229,7 @@ impl Config {
                 ),
                 Some(_) => gateway.get_ref().contradiction(is_kind),
                 None => Some(
-                    "gateway is there, and there is no [rocketmq]: allowed is a gateway beside brokers"
+                    "gateway is there, and there is no [rocketmq]: allowed is a gateway beside brokers (--nameserver)"
                         .to_owned(),
                 ),
             };

@@ -7,11 +7,11 @@ use super::{Matching, One, missing};
 use crate::Failure;
 use crate::client::{Came, Client};
 use crate::near::near;
-use crate::operations::{Filter, name, state_for};
+use crate::operations::{Filter, TaskView, name, state_for, state_name};
 use crate::place::Place;
-use crate::reason::Reason;
+use crate::reason::{Reason, reason};
 use crate::table::one_line;
-use crate::terminal::{self, BAD, GOOD, styled};
+use crate::terminal::{self, GOOD, styled};
 
 /// So many tasks are changed without a question.
 const UNASKED: usize = 100;
@@ -24,7 +24,7 @@ pub(super) struct Changed {
     #[command(flatten)]
     one: One,
     /// All tasks of the kind that match, in place of one: KEY is left out
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["key", "id"])]
     all: bool,
     #[command(flatten)]
     matching: Matching,
@@ -51,16 +51,11 @@ pub(super) struct Told {
     pub(super) json: bool,
 }
 
-fn reason(text: &str) -> Result<Reason, String> {
-    Reason::within(text.to_owned()).map_err(|wrong| format!("it is {wrong}"))
-}
-
 impl Changed {
     pub(super) fn run(self, action: Action) -> Result<(), Failure> {
-        let target = self.one.target().filter(|_| !self.all);
-        match (target, &self.one.kind) {
+        match (self.one.target(), &self.one.kind) {
             (Some(_), _) if self.matching.is_given() => Err(missing(
-                "a task and a filter",
+                "a task is named, and a filter",
                 "allowed is a filter with --all and without KEY",
             )),
             (Some(target), _) => {
@@ -70,14 +65,19 @@ impl Changed {
                     let came = client.change(target.clone(), action, reason).await?;
                     Ok::<_, Failure>(hinted(&client, &target, came).await)
                 })??;
-                tell(&came, json)
+                tell(
+                    &target,
+                    &came,
+                    json,
+                    (name(action), state_name(state_for(action))),
+                )
             }
-            (None, Some(kind)) if self.all && self.one.key.is_none() => {
+            (None, Some(kind)) if self.all => {
                 let kind = kind.as_str().into();
                 self.change_all(kind, action)
             }
             _ => Err(missing(
-                "no task",
+                "no task is named",
                 "allowed are KIND and KEY, --id UUID, or KIND and --all",
             )),
         }
@@ -164,28 +164,48 @@ pub(super) async fn hinted(client: &Client, target: &Target, came: Came) -> Came
     came
 }
 
-/// Prints what came of a change of one task; fails if nothing did.
-pub(super) fn tell(came: &Came, json: bool) -> Result<(), Failure> {
+/// Prints what came of a change of one task; fails, and says why, if nothing did. The tasks that the verb is for are
+/// `wanted`.
+pub(super) fn tell(
+    target: &Target,
+    came: &Came,
+    json: bool,
+    (verb, wanted): (&str, &str),
+) -> Result<(), Failure> {
     if json {
         crate::print(&(crate::json(came)? + "\n"))?;
-    } else {
-        crate::show(&said(came))?;
     }
-    match came.is_done() {
-        true => Ok(()),
-        false => Err(Failure::Found("nothing was changed".to_owned())),
+    let task = came.task.as_ref();
+    if !came.is_done() {
+        let why = match (task, target) {
+            (None, _) => "there is no such task".to_owned(),
+            (Some(other), Target::Id(id)) if other.id != id.to_string() => {
+                format!(
+                    "{}, which is {}, has its key",
+                    one_line(&other.id),
+                    state_name(other.state)
+                )
+            }
+            (Some(task), _) if state_name(task.state) == wanted => one_line(&came.answer),
+            (Some(task), _) => format!(
+                "it is {}, and {verb} is for {wanted} tasks",
+                state_name(task.state)
+            ),
+        };
+        return Err(Failure::Found(format!("nothing was changed: {why}")));
+    }
+    match task {
+        Some(task) if !json => crate::show(&said(came, task)),
+        _ => Ok(()),
     }
 }
 
 /// What came of it, for people.
-fn said(came: &Came) -> String {
-    let word = &came.answer;
-    match &came.task {
-        Some(task) if word == "new" => format!("{}: it is {}\n", styled(GOOD, word), one_line(&task.id)),
-        Some(task) if came.is_done() => {
-            let (state, due) = (terminal::state(task.state), terminal::long(task.due_at.0));
-            format!("{}: it is {state}, due {due}\n", styled(GOOD, word))
-        }
-        _ => format!("{}\n", styled(BAD, one_line(word))),
+fn said(came: &Came, task: &TaskView) -> String {
+    let word = styled(GOOD, &came.answer);
+    if came.answer == "new" {
+        return format!("{word}: it is {}\n", one_line(&task.id));
     }
+    let (state, due) = (terminal::state(task.state), terminal::long(task.due_at.0));
+    format!("{word}: it is {state}, due {due}\n")
 }

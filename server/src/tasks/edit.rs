@@ -8,8 +8,8 @@ use serde_json::value::RawValue;
 use super::change::{Told, hinted, tell};
 use super::{One, missing, when};
 use crate::Failure;
-use crate::operations;
 use crate::span::Span;
+use crate::{input, operations};
 
 /// Give a scheduled task another payload, another time, or both; what is not given stays as it is.
 #[derive(Debug, clap::Args)]
@@ -23,10 +23,15 @@ pub(super) struct Edit {
     #[arg(long, value_name = "FILE", conflicts_with = "payload", value_hint = clap::ValueHint::FilePath)]
     payload_file: Option<PathBuf>,
     /// Its new time, such as 2026-12-24T18:00:00Z
-    #[arg(long, value_name = "TIME", conflicts_with = "after")]
+    #[arg(
+        long,
+        value_name = "TIME",
+        conflicts_with = "after",
+        allow_hyphen_values = true
+    )]
     at: Option<Timestamp>,
     /// Its new time, from now, such as 15m
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     after: Option<Span>,
     #[command(flatten)]
     told: Told,
@@ -37,14 +42,21 @@ impl Edit {
         let target = self.one.needed()?;
         let (given_by, text) = match (self.payload, self.payload_file) {
             (Some(text), _) => ("--payload".to_owned(), Some(text)),
-            (None, Some(path)) => (format!("--payload-file ({path:?})"), Some(read(&path)?)),
+            (None, Some(path)) => {
+                let text = input::read(&path).map_err(|cause| {
+                    Failure::Argument(format!(
+                        "--payload-file is {path:?}: allowed is the path of a file with JSON that can be read ({cause})"
+                    ))
+                })?;
+                (format!("--payload-file ({path:?})"), Some(text))
+            }
             (None, None) => (String::new(), None),
         };
         let payload = text.map(|text| json(&given_by, text)).transpose()?;
         let due = when(self.at, self.after);
         if payload.is_none() && due.is_none() {
             let allowed = "allowed are --payload or --payload-file, and --at or --after";
-            return Err(missing("nothing to change", allowed));
+            return Err(missing("nothing to change is given", allowed));
         }
         let Told { reason, place, json } = self.told;
         let came = crate::in_runtime(async {
@@ -53,20 +65,8 @@ impl Edit {
             let came = client.edit(target.clone(), edit, reason).await?;
             Ok::<_, Failure>(hinted(&client, &target, came).await)
         })??;
-        tell(&came, json)
+        tell(&target, &came, json, ("edit", "scheduled"))
     }
-}
-
-fn read(path: &PathBuf) -> Result<String, Failure> {
-    let text = match path.as_os_str() == "-" {
-        true => std::io::read_to_string(std::io::stdin()),
-        false => std::fs::read_to_string(path),
-    };
-    text.map_err(|cause| {
-        Failure::Argument(format!(
-            "--payload-file is {path:?}: allowed is the path of a file with JSON that can be read ({cause})"
-        ))
-    })
 }
 
 /// A payload without the spaces around it. It is not shown, as it may hold what is for its worker alone.

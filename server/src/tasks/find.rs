@@ -4,10 +4,11 @@ use delayline::State;
 use delayline::store::Target;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 
-use super::show::cell;
+use super::Limit;
+use super::show::{cell, first};
 use crate::Failure;
 use crate::client::Client;
-use crate::operations::{Filter, TaskView, state_name};
+use crate::operations::{Filter, Refusal, TaskView, state_name};
 use crate::place::Place;
 use crate::table::table;
 use crate::terminal;
@@ -21,15 +22,18 @@ const AT_ONCE: usize = 8;
 #[derive(Debug, clap::Args)]
 pub(super) struct Find {
     /// The caller's own name for the tasks
-    #[arg(value_name = "KEY")]
-    key: String,
-    /// Those with a key that begins so, in place of this key alone; of each state 10,000 tasks are looked at for it, the
-    /// earliest due first
-    #[arg(long)]
-    prefix: bool,
-    /// How many at the most
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    limit: usize,
+    #[arg(
+        value_name = "KEY",
+        required_unless_present = "key_prefix",
+        allow_negative_numbers = true
+    )]
+    key: Option<String>,
+    /// In place of KEY, those with a key that begins so; of each state 10,000 tasks are looked at for it, the earliest
+    /// due first
+    #[arg(long, value_name = "TEXT", conflicts_with = "key", allow_hyphen_values = true)]
+    key_prefix: Option<String>,
+    #[command(flatten)]
+    limit: Limit,
     #[command(flatten)]
     place: Place,
     /// Print JSON, a line for each task, with its payload
@@ -44,32 +48,32 @@ impl Find {
     pub(super) fn run(self) -> Result<(), Failure> {
         let (tasks, left) = crate::in_runtime(async {
             let client = self.place.client().await?;
-            match self.prefix {
-                true => self.by_prefix(&client).await,
-                false => self.by_key(&client).await,
+            match &self.key {
+                Some(key) => self.by_key(key, &client).await,
+                None => self.by_prefix(&client).await,
             }
         })??;
         if let Some(left) = left {
             crate::note(&left);
         }
+        if tasks.is_empty() {
+            return Err(Refusal::NoTask.into());
+        }
         if self.json {
             return crate::print(&crate::json_lines(&tasks)?);
-        }
-        if tasks.is_empty() {
-            return Err(Failure::Found("there is no such task".to_owned()));
         }
         let header = ["KIND", "KEY", "STATE", "DUE", "ID", "LAST ERROR"];
         crate::show(&table(header, tasks.iter().map(row)))
     }
 
     /// By an index, a kind after the other.
-    async fn by_key(&self, client: &Client) -> Result<Found, Failure> {
+    async fn by_key(&self, key: &str, client: &Client) -> Result<Found, Failure> {
         let kinds = client.kinds(KINDS + 1).await?;
-        let left = (kinds.len() > KINDS).then(|| {
+        let mut left = (kinds.len() > KINDS).then(|| {
             format!("there are more than {KINDS} kinds, and the key was looked for in the first of them")
         });
         let look = async |kind: String| {
-            let target = Target::Key(kind.into(), self.key.as_str().into());
+            let target = Target::Key(kind.into(), key.into());
             client.found(target).await
         };
         let kinds = kinds.into_iter().take(KINDS).map(|kind| kind.kind);
@@ -77,7 +81,12 @@ impl Find {
             .buffered(AT_ONCE)
             .try_collect()
             .await?;
-        let tasks = found.into_iter().flatten().take(self.limit).collect();
+        let Limit { limit } = self.limit;
+        let mut tasks: Vec<_> = found.into_iter().flatten().collect();
+        if tasks.len() > limit {
+            tasks.truncate(limit);
+            left = Some(first(limit));
+        }
         Ok((tasks, left))
     }
 
@@ -89,10 +98,10 @@ impl Find {
                 state,
                 due_after: None,
                 due_before: None,
-                key_prefix: Some(self.key.clone()),
+                key_prefix: self.key_prefix.clone(),
                 error: None,
             };
-            let room = self.limit - tasks.len();
+            let room = self.limit.limit - tasks.len();
             if room == 0 {
                 left.push(state);
                 continue;

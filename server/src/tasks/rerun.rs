@@ -24,6 +24,6 @@ impl Rerun {
             let came = client.rerun(target.clone(), reason).await?;
             Ok::<_, Failure>(hinted(&client, &target, came).await)
         })??;
-        tell(&came, json)
+        tell(&target, &came, json, ("rerun", "ended"))
     }
 }

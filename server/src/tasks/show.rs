@@ -8,7 +8,7 @@ use delayline::delay::Spelled;
 use delayline::store::Target;
 use serde_json::Value;
 
-use super::{Matching, One};
+use super::{Limit, Matching, One};
 use crate::Failure;
 use crate::client::Client;
 use crate::near::near;
@@ -151,9 +151,8 @@ pub(super) struct List {
     state: State,
     #[command(flatten)]
     matching: Matching,
-    /// How many at the most
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    limit: usize,
+    #[command(flatten)]
+    limit: Limit,
     #[command(flatten)]
     place: Place,
     /// Print JSON, a line for each task, with its payload
@@ -170,22 +169,31 @@ fn states() -> impl TypedValueParser<Value = State> {
 impl List {
     pub(super) fn run(self) -> Result<(), Failure> {
         let filter = self.matching.filter(self.kind.as_str().into(), self.state);
-        let tasks = crate::in_runtime(async {
+        let Limit { limit } = self.limit;
+        let (tasks, more) = crate::in_runtime(async {
             let client = self.place.client().await?;
-            let (tasks, _) = client.list(&filter, self.limit, true).await?;
+            let (tasks, more) = client.list(&filter, limit, true).await?;
             if tasks.is_empty()
                 && let Some(note) = near(&client, &self.kind).await
             {
                 crate::note(&note);
             }
-            Ok::<_, Failure>(tasks)
+            Ok::<_, Failure>((tasks, more))
         })??;
+        if more {
+            crate::note(&first(limit));
+        }
         if self.json {
             return crate::print(&crate::json_lines(&tasks)?);
         }
         let header = ["DUE", "KEY", "ATTEMPT", "ID", "LAST ERROR"];
         crate::show(&table(header, tasks.iter().map(row)))
     }
+}
+
+/// That there may be more than were asked for.
+pub(super) fn first(limit: usize) -> String {
+    format!("these are the first {limit}, and there may be more: allowed is a higher --limit")
 }
 
 /// How long a cell may be.

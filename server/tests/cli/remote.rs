@@ -92,7 +92,7 @@ async fn a_server_shows_what_its_store_does() {
         &["tasks", "show", "order.cancel", "42"],
         &["tasks", "show", "order.cancel", "a/b c"],
         &["tasks", "find", "42"],
-        &["tasks", "find", "a/", "--prefix"],
+        &["tasks", "find", "--key-prefix", "a/"],
         &["kinds", "list"],
         &["forecast"],
         &["forecast", "order.remind"],
@@ -168,9 +168,11 @@ async fn each_verb_is_done_by_a_server() {
     );
     assert_eq!(by_id["answer"], "done");
     let late = output(&["tasks", "cancel", "order.cancel", "42", "--server", &server.url]);
-    assert_eq!(
-        (late.status.code(), &*late.stdout),
-        (Some(1), b"finished\n".as_slice())
+    let said = String::from_utf8(late.stderr).unwrap();
+    assert_eq!((late.status.code(), &*late.stdout), (Some(1), &b""[..]));
+    assert!(
+        said.contains("it is cancelled, and cancel is for scheduled tasks"),
+        "{said}"
     );
 
     let paused = by(&server, &["kinds", "pause", "order.remind", "--reason", "a move"]);
@@ -183,7 +185,10 @@ async fn each_verb_is_done_by_a_server() {
 
 #[tokio::test]
 async fn all_that_match_are_changed_by_a_server() {
-    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::of(folder, &["--listen", "127.0.0.1:0", "--color", "always"]);
+    // Into a file.
+    assert!(server.log().contains("\u{1b}["));
     for _ in 0..5 {
         let tasks: Vec<_> = (0..241).map(|_| json!({"kind": "k", "after": "1h"})).collect();
         assert_eq!(server.post("/v1/tasks", tasks.into()).await.status.as_u16(), 200);
@@ -236,6 +241,9 @@ async fn a_token_is_given_by_a_file_or_the_environment_and_shown_nowhere() {
             .arg("--token-file")
             .arg(&file)
             .env("DELAYLINE_TOKEN", "secret-3"),
+        list()
+            .args(["--token-file", "-"])
+            .stdin(std::fs::File::open(&file).unwrap()),
         list().args(["--token", "secret-2"]),
     ] {
         assert!(command.output().unwrap().status.success(), "{command:?}");
@@ -351,20 +359,31 @@ async fn what_is_wrong_with_an_address_is_told() {
 }
 
 #[tokio::test]
-async fn a_kind_that_is_nearly_right_is_told() {
+async fn what_is_nearly_right_and_what_is_not_all_is_told() {
     let (server, file) = shop().await;
-    let hint = "delayline: there are no tasks of kind \"ordr.cancel\"; there are of \"order.cancel\"\n";
+    let meant = "there are no tasks of kind \"ordr.cancel\"; there are of \"order.cancel\"";
+    let more = "these are the first 1, and there may be more: allowed is a higher --limit";
+    let none = "there is no such task";
     for place in [["--server", &server.url], ["--store", &file]] {
-        for arguments in [
-            &["tasks", "show", "ordr.cancel", "42"][..],
-            &["tasks", "list", "ordr.cancel"],
-            &["tasks", "cancel", "ordr.cancel", "42"],
-            &["tasks", "cancel", "ordr.cancel", "--all"],
-            &["kinds", "resume", "ordr.cancel"],
+        for (arguments, status, hint) in [
+            (&["tasks", "show", "ordr.cancel", "42"][..], 1, meant),
+            (&["tasks", "list", "ordr.cancel"], 0, meant),
+            (&["tasks", "cancel", "ordr.cancel", "42"], 1, meant),
+            (&["tasks", "cancel", "ordr.cancel", "--all"], 0, meant),
+            (&["kinds", "resume", "ordr.cancel"], 0, meant),
+            (&["forecast", "ordr.cancel"], 0, meant),
+            (&["tasks", "list", "order.cancel", "--limit", "1"], 0, more),
+            (&["tasks", "find", "42", "--limit", "1"], 0, more),
+            (&["tasks", "find", "43"], 1, none),
+            (&["tasks", "find", "43", "--json"], 1, none),
         ] {
             let output = output(&[arguments, &place].concat());
             let said = String::from_utf8(output.stderr).unwrap();
-            assert!(said.contains(hint), "{arguments:?}: {said}");
+            assert!(
+                said.lines().any(|line| line == format!("delayline: {hint}")),
+                "{arguments:?}: {said}"
+            );
+            assert_eq!(output.status.code(), Some(status), "{arguments:?}: {said}");
         }
     }
 }

@@ -43,10 +43,9 @@ async fn many_are_changed_only_when_that_is_wanted() {
         "{shown}"
     );
     assert_eq!(status, Some(1), "{shown}");
-    let count =
-        |state| answer(&file, &["tasks", "list", "k", "--state", state, "--limit", "1"])["id"].is_string();
-    assert!(count("scheduled"));
-    let (shown, status) = at_terminal(&cancel, "y\n");
+    let counted = answer(&file, &["tasks", "cancel", "k", "--all", "--dry-run"]);
+    assert_eq!(counted["matched"], 101);
+    let (shown, status) = at_terminal(&cancel, "YES\n");
     assert!(shown.contains("101 were changed"), "{shown}");
     assert_eq!(status, Some(0));
 }
@@ -76,6 +75,10 @@ async fn a_terminal_has_distances_and_colours_and_a_pipe_has_not() {
         forced.contains("\u{1b}[1mDUE") && forced.contains("Z"),
         "{forced}"
     );
+    // Of the help, too, which goes before all else.
+    let (shown, _) = at_terminal(&["--color=never", "plan", "--help"], "");
+    assert!(!shown.contains('\u{1b}'), "{shown}");
+    assert!(printed(&["plan", "--help", "--color", "always"]).contains('\u{1b}'));
     let json = printed(&[&list[..], &["--json", "--color", "always"]].concat());
     assert!(!json.contains('\u{1b}'), "{json}");
 }
