@@ -1,7 +1,5 @@
 //! Whether what is printed has colours.
 
-#[cfg(feature = "_servers")]
-use anstream::AutoStream;
 use anstream::ColorChoice;
 use clap::ValueEnum as _;
 
@@ -40,5 +38,5 @@ impl Color {
 /// Whether what is written to a stream has colours.
 #[cfg(feature = "_servers")]
 pub(crate) fn has_colours<S: anstream::stream::RawStream>(stream: &S) -> bool {
-    AutoStream::choice(stream) != ColorChoice::Never
+    anstream::AutoStream::choice(stream) != ColorChoice::Never
 }

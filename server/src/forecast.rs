@@ -3,7 +3,7 @@
 use delayline::defaults;
 
 use crate::Failure;
-use crate::near::near;
+use crate::near::note_near;
 use crate::operations::{Forecast as Coming, ForecastSpan, SPANS};
 use crate::place::Place;
 use crate::table::{one_line, table};
@@ -29,9 +29,7 @@ impl Forecast {
             let coming = client.forecast(kinds).await?;
             let named = coming.iter().filter(|_| !self.kinds.is_empty());
             for none in named.filter(|coming| coming.due.iter().all(|due| due.tasks == 0)) {
-                if let Some(note) = near(&client, &none.kind).await {
-                    crate::note(&note);
-                }
+                note_near(&client, &none.kind).await;
             }
             Ok::<_, Failure>(coming)
         })??;

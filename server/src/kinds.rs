@@ -4,7 +4,7 @@ use delayline::Timestamp;
 
 use crate::Failure;
 use crate::client::Client;
-use crate::near::near;
+use crate::near::note_near;
 use crate::operations::{KindView, PausedView};
 use crate::place::Place;
 use crate::reason::{Reason, reason};
@@ -99,7 +99,7 @@ impl Command {
                 let client = place.client().await?;
                 let reason = reason.map_or_else(String::new, |reason| reason.to_string());
                 let paused = client.pause(&kind.as_str().into(), until, &reason).await?;
-                note_of_kind(&client, &kind).await;
+                note_near(&client, &kind).await;
                 match json {
                     true => Ok(crate::json(&paused)? + "\n"),
                     false => Ok(format!("{kind} is {}\n", words(&paused))),
@@ -109,7 +109,7 @@ impl Command {
                 let client = place.client().await?;
                 let was_paused = client.resume(&kind.as_str().into()).await?;
                 if !was_paused {
-                    note_of_kind(&client, &kind).await;
+                    note_near(&client, &kind).await;
                 }
                 if json {
                     return Ok(crate::json(&serde_json::json!({"was_paused": was_paused}))? + "\n");
@@ -122,13 +122,6 @@ impl Command {
                 Ok(answer.to_owned())
             }
         }
-    }
-}
-
-/// Says on standard error which kind may be meant, where there are no tasks of one that is named.
-async fn note_of_kind(client: &Client, kind: &str) {
-    if let Some(note) = near(client, kind).await {
-        crate::note(&note);
     }
 }
 

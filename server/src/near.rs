@@ -15,22 +15,23 @@ pub(crate) fn nearest<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) 
     (alike > ALIKE).then_some(nearest)
 }
 
-/// What to say of a kind of which there are no tasks, if there are tasks of one whose name is nearly the same.
-pub(crate) async fn near(client: &Client, kind: &str) -> Option<String> {
+/// Says on standard error which kind may be meant, if there are no tasks of one that is named, and some of another whose
+/// name is nearly the same.
+pub(crate) async fn note_near(client: &Client, kind: &str) {
     // Where the kinds cannot be asked for, what is to be said has been said.
-    let kinds = client.kinds(MOST).await.ok()?;
+    let kinds = client.kinds(MOST).await.unwrap_or_default();
     // One that is there only as a pause has no tasks.
     let names: Vec<_> = kinds
         .iter()
         .filter(|known| !known.states.is_empty())
         .map(|known| known.kind.as_str())
         .collect();
-    if names.contains(&kind) {
-        return None;
+    if !names.contains(&kind)
+        && let Some(nearest) = nearest(kind, names)
+    {
+        let (kind, nearest) = (one_line(kind), one_line(nearest));
+        crate::note(&format!(
+            "there are no tasks of kind {kind:?}; there are of {nearest:?}"
+        ));
     }
-    let nearest = one_line(nearest(kind, names)?);
-    let kind = one_line(kind);
-    Some(format!(
-        "there are no tasks of kind {kind:?}; there are of {nearest:?}"
-    ))
 }

@@ -27,8 +27,8 @@ pub(crate) struct Place {
     /// which goes before DATABASE_URL
     #[arg(long, help_heading = HEADING, value_name = "URL", conflicts_with = "store", value_hint = clap::ValueHint::Url)]
     server: Option<String>,
-    /// A file with the token for the server, or - for standard input; otherwise what is in DELAYLINE_TOKEN, or in the file that DELAYLINE_TOKEN_FILE
-    /// names
+    /// A file with the token for the server, or - for standard input; otherwise what is in DELAYLINE_TOKEN, or in the
+    /// file that DELAYLINE_TOKEN_FILE names
     #[arg(long, help_heading = HEADING, value_name = "FILE", conflicts_with = "store", value_hint = clap::ValueHint::FilePath)]
     token_file: Option<PathBuf>,
     /// The token itself; others see it where they see processes, so rather the file or the variable

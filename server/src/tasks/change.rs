@@ -6,7 +6,7 @@ use delayline::store::{Action, Target};
 use super::{Matching, One, missing};
 use crate::Failure;
 use crate::client::{Came, Client};
-use crate::near::near;
+use crate::near::note_near;
 use crate::operations::{Filter, TaskView, name, state_for, state_name};
 use crate::place::Place;
 use crate::reason::{Reason, reason};
@@ -100,10 +100,8 @@ impl Changed {
                 let (matched, answers) = client.change_all(filter, action, reason).await?;
                 (matched, false, Some(answers))
             };
-            if matched == 0
-                && let Some(note) = near(&client, kind.as_str()).await
-            {
-                crate::note(&note);
+            if matched == 0 {
+                note_near(&client, kind.as_str()).await;
             }
             Ok::<_, Failure>((matched, more, answers))
         })??;
@@ -157,9 +155,8 @@ async fn ask(client: &Client, filter: &Filter, action: Action) -> Result<(), Fai
 pub(super) async fn hinted(client: &Client, target: &Target, came: Came) -> Came {
     if came.answer == "not_found"
         && let Target::Key(kind, _) = target
-        && let Some(note) = near(client, kind.as_str()).await
     {
-        crate::note(&note);
+        note_near(client, kind.as_str()).await;
     }
     came
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{Limit, Matching, One};
 use crate::Failure;
 use crate::client::Client;
-use crate::near::near;
+use crate::near::note_near;
 use crate::operations::{EntryView, Standing, TaskView, state_name};
 use crate::place::Place;
 use crate::table::{one_line, table};
@@ -33,10 +33,8 @@ impl Shown {
         crate::in_runtime(async {
             let client = self.place.client().await?;
             let came = look(&client, target).await;
-            if let (Err(Failure::Found(_)), Some(kind)) = (&came, &self.one.kind)
-                && let Some(note) = near(&client, kind).await
-            {
-                crate::note(&note);
+            if let (Err(Failure::Found(_)), Some(kind)) = (&came, &self.one.kind) {
+                note_near(&client, kind).await;
             }
             came
         })?
@@ -173,10 +171,8 @@ impl List {
         let (tasks, more) = crate::in_runtime(async {
             let client = self.place.client().await?;
             let (tasks, more) = client.list(&filter, limit, true).await?;
-            if tasks.is_empty()
-                && let Some(note) = near(&client, &self.kind).await
-            {
-                crate::note(&note);
+            if tasks.is_empty() {
+                note_near(&client, &self.kind).await;
             }
             Ok::<_, Failure>((tasks, more))
         })??;
