@@ -3,7 +3,6 @@
 use delayline::Timestamp;
 
 use crate::Failure;
-use crate::client::Client;
 use crate::near::note_near;
 use crate::operations::{KindView, PausedView};
 use crate::place::Place;
