@@ -52,15 +52,13 @@ impl Rebuild {
         };
         let done = crate::in_runtime(async {
             let store = self.rows.open().await?;
-            Ok::<_, Failure>(
-                resend(&*store, &backend, told)
-                    .await
-                    .map_err(|error| match error {
-                        // Of the rows' server.
-                        error @ delayline::Error::Store { .. } => error.into(),
-                        error => refused(error),
-                    })?,
-            )
+            resend(&*store, &backend, told)
+                .await
+                .map_err(|error| match error {
+                    // Of the rows' server.
+                    error @ delayline::Error::Store { .. } => error.into(),
+                    error => refused(error),
+                })
         })??;
         bar.finish_and_clear();
         crate::print(&format!(
