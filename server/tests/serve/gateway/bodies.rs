@@ -10,14 +10,23 @@ pub(super) fn noise(bytes: usize) -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_as_long_as_brokers_take_comes_out_as_it_was_sent() {
     let shop = Shop::open().await;
+    let mut before = Vec::new();
     for body in [noise((4 << 20) - 4_096), vec![b'x'; 4 << 20]] {
         let message = shop
             .message(body.clone())
             .property("DELAYLINE_TOPIC", shop.topic("out"))
             .property("DELAYLINE_AFTER", "0");
-        shop.send(message).await;
+        // A busy broker may take so much later than within the time of one call: then it comes out once more.
+        while let Err(error) = shop.publisher.publish(message.clone()).await {
+            assert!(error.to_string().contains("no answer in time"), "{error}");
+        }
+        let mut out = shop.comes_out().await.body.unwrap();
+        while out == before {
+            out = shop.comes_out().await.body.unwrap();
+        }
         // Not shown where it fails.
-        assert!(shop.comes_out().await.body.unwrap() == body);
+        assert!(out == body);
+        before = body;
     }
 }
 
