@@ -51,7 +51,7 @@ const PREFIX: &str = "delayline";
 ///   `appendfsync everysec`, also where only the process is killed (while the disk is busy with the last second, Redis
 ///   answers and writes its file later); nothing with `always`; and all since the last snapshot without such a file. `wait`
 ///   does not change that.
-/// - A server that removes keys when its memory is full would remove tasks. [`check`](Store::check), and so every worker,
+/// - A server that removes keys when its memory is full would remove tasks. [`check`](super::Store::check), and so every worker,
 ///   refuses one whose `maxmemory-policy` does; and new tasks are refused there: it is asked before the first, and once a
 ///   minute. An account that may not ask it (`INFO`) is told so by a warning.
 ///
@@ -99,7 +99,7 @@ impl RedisStore {
     /// `redis+cluster://…host[:port],…` for a Cluster; each with `rediss` for TLS.
     ///
     /// It does not connect before it is first needed, so that a server that is down keeps no process from starting; ask for
-    /// [`check`](Store::check) to know at once. The settings are the defaults of [`builder`](Self::builder).
+    /// [`check`](super::Store::check) to know at once. The settings are the defaults of [`builder`](Self::builder).
     ///
     /// ```no_run
     /// use delayline::Scheduler;

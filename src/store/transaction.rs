@@ -10,17 +10,17 @@ use crate::{Answer, Error, Scheduled, Task, TaskId};
 ///
 /// What is done through it happens when the service commits, and does not happen otherwise. Each SQL store makes one
 /// of a connection by its `join`; [`Scheduler`](crate::Scheduler) and [`Context`](crate::Context) take it.
-/// The contracts are those of the methods of the same names of [`Store`]. An error that is transient, such as a
+/// The contracts are those of the methods of the same names of [`Store`](super::Store). An error that is transient, such as a
 /// deadlock, means that the service has to roll back and may repeat its transaction.
 #[async_trait]
 pub trait Transaction: Send {
-    /// As [`Store::insert`].
+    /// As [`Store::insert`](super::Store::insert).
     async fn insert(&mut self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error>;
 
-    /// As [`Store::change`]. Rows that are running are not locked by it.
+    /// As [`Store::change`](super::Store::change). Rows that are running are not locked by it.
     async fn change(&mut self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error>;
 
-    /// As [`Store::find`].
+    /// As [`Store::find`](super::Store::find).
     async fn find(&mut self, target: &Target) -> Result<Option<Task>, Error>;
 
     /// Ends a claim as done, with this noted of it, if the row is still running and of that version; says whether it was
