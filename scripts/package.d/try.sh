@@ -25,6 +25,8 @@ try_package() {
     if [[ -z $tried ]]; then
         tried=$(mktemp -d)
         trap 'rm -rf "$tried"' EXIT
+        # It becomes the root of a user without rights.
+        chmod 755 "$tried"
         bare "$tried"
     fi
     ! chroot "$tried" sh -c 'command -v cargo || command -v rustc' || die "$tried is not bare: it has Rust"
