@@ -81,7 +81,10 @@ impl Shop {
     }
 
     async fn send(&self, message: Message) {
-        self.publisher.publish(message).await.unwrap();
+        // A broker that says that it is busy has not taken it.
+        while let Err(error) = self.publisher.publish(message.clone()).await {
+            assert!(error.to_string().contains("the server is busy"), "{error}");
+        }
     }
 
     /// What is answered to this message.
