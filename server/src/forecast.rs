@@ -27,9 +27,12 @@ impl Forecast {
             let kinds = self.kinds.iter().map(|kind| kind.as_str().into()).collect();
             let client = self.place.client().await?;
             let coming = client.forecast(kinds).await?;
-            let named = coming.iter().filter(|_| !self.kinds.is_empty());
-            for none in named.filter(|coming| coming.due.iter().all(|due| due.tasks == 0)) {
-                note_near(&client, &none.kind).await;
+            if !self.kinds.is_empty() {
+                let idle = coming
+                    .iter()
+                    .filter(|coming| coming.due.iter().all(|due| due.tasks == 0));
+                let idle: Vec<_> = idle.map(|coming| coming.kind.as_str()).collect();
+                note_near(&client, &idle).await;
             }
             Ok::<_, Failure>(coming)
         })??;

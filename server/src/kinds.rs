@@ -98,7 +98,7 @@ impl Command {
                 let client = place.client().await?;
                 let reason = reason.map_or_else(String::new, |reason| reason.to_string());
                 let paused = client.pause(&kind.as_str().into(), until, &reason).await?;
-                note_near(&client, &kind).await;
+                note_near(&client, &[&kind]).await;
                 match json {
                     true => Ok(crate::json(&paused)? + "\n"),
                     false => Ok(format!("{kind} is {}\n", words(&paused))),
@@ -108,7 +108,7 @@ impl Command {
                 let client = place.client().await?;
                 let was_paused = client.resume(&kind.as_str().into()).await?;
                 if !was_paused {
-                    note_near(&client, &kind).await;
+                    note_near(&client, &[&kind]).await;
                 }
                 if json {
                     return Ok(crate::json(&serde_json::json!({"was_paused": was_paused}))? + "\n");

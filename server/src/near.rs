@@ -15,9 +15,12 @@ pub(crate) fn nearest<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) 
     (alike > ALIKE).then_some(nearest)
 }
 
-/// Says on standard error which kind may be meant, if there are no tasks of one that is named, and some of another whose
-/// name is nearly the same.
-pub(crate) async fn note_near(client: &Client, kind: &str) {
+/// Says on standard error which kinds may be meant by those that are named, where there are no tasks of one, and some of
+/// another whose name is nearly the same.
+pub(crate) async fn note_near(client: &Client, named: &[&str]) {
+    if named.is_empty() {
+        return;
+    }
     // Where the kinds cannot be asked for, what is to be said has been said.
     let kinds = client.kinds(MOST).await.unwrap_or_default();
     // One that is there only as a pause has no tasks.
@@ -26,12 +29,12 @@ pub(crate) async fn note_near(client: &Client, kind: &str) {
         .filter(|known| !known.states.is_empty())
         .map(|known| known.kind.as_str())
         .collect();
-    if !names.contains(&kind)
-        && let Some(nearest) = nearest(kind, names)
-    {
-        let (kind, nearest) = (one_line(kind), one_line(nearest));
-        crate::note(&format!(
-            "there are no tasks of kind {kind:?}; there are of {nearest:?}"
-        ));
+    for kind in named.iter().filter(|kind| !names.contains(kind)) {
+        if let Some(nearest) = nearest(kind, names.iter().copied()) {
+            let (kind, nearest) = (one_line(kind), one_line(nearest));
+            crate::note(&format!(
+                "there are no tasks of kind {kind:?}; there are of {nearest:?}"
+            ));
+        }
     }
 }

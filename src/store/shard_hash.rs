@@ -1,7 +1,8 @@
 //! Hashes a key or an id to the number that says in which shard of Redis its row is.
 //!
-//! A store that keeps its rows in shards wants a key and its row in one of them, and must find the row by its id, too. So an id that is made for a task with a key ends with the number of that key. An id of another maker need not: it is
-//! as good a name, only not as quick to find.
+//! A store that keeps its rows in shards wants a key and its row in one of them, and must find the row by its id, too. So
+//! an id that is made for a task with a key ends with the number of that key. An id of another maker need not: it is as
+//! good a name, only not as quick to find.
 
 use crate::store::fnv::{START, followed};
 use crate::{Key, Kind, TaskId};

@@ -101,7 +101,7 @@ impl Changed {
                 (matched, false, Some(answers))
             };
             if matched == 0 {
-                note_near(&client, kind.as_str()).await;
+                note_near(&client, &[kind.as_str()]).await;
             }
             Ok::<_, Failure>((matched, more, answers))
         })??;
@@ -156,7 +156,7 @@ pub(super) async fn hinted(client: &Client, target: &Target, came: Came) -> Came
     if came.answer == "not_found"
         && let Target::Key(kind, _) = target
     {
-        note_near(client, kind.as_str()).await;
+        note_near(client, &[kind.as_str()]).await;
     }
     came
 }

@@ -34,7 +34,7 @@ impl Shown {
             let client = self.place.client().await?;
             let came = look(&client, target).await;
             if let (Err(Failure::Found(_)), Some(kind)) = (&came, &self.one.kind) {
-                note_near(&client, kind).await;
+                note_near(&client, &[kind]).await;
             }
             came
         })?
@@ -172,7 +172,7 @@ impl List {
             let client = self.place.client().await?;
             let (tasks, more) = client.list(&filter, limit, true).await?;
             if tasks.is_empty() {
-                note_near(&client, &self.kind).await;
+                note_near(&client, &[&self.kind]).await;
             }
             Ok::<_, Failure>((tasks, more))
         })??;

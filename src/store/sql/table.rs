@@ -39,8 +39,8 @@ pub(in crate::store) enum Query {
 /// What was found, and when.
 pub(in crate::store) type Answered<T> = Result<Stamped<T>, sqlx::Error>;
 
-/// Sends statements for [`SqlTable`] (see `table!` below): on connections of the store's own, or within a transaction that a service has opened, which asks for
-/// nothing but to read, hold, insert and write.
+/// Sends statements for [`SqlTable`] (see `table!` below): on connections of the store's own, or within a transaction that a
+/// service has opened, which asks for nothing but to read, hold, insert and write.
 #[async_trait]
 pub(in crate::store) trait Session: Send + Sync {
     const NAME: &'static str;
