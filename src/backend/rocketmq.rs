@@ -4,6 +4,7 @@ mod backlog;
 mod clients;
 mod connection;
 mod consumer_lag;
+mod creation;
 mod decision;
 mod delay_mode;
 mod delay_support;

@@ -134,25 +134,6 @@ pub(super) fn after_probe(circuit: Circuit, seen: Evidence) -> Circuit {
     }
 }
 
-/// The action for the topic, or the consumer group, of a master.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Provision {
-    Present,
-    /// Create it.
-    Make,
-    /// It could not be created: wait until the next try is due.
-    Wait,
-}
-
-/// Decides whether to create something; `is_there` is whether it exists, as far as the servers say.
-pub(super) fn provision(is_there: Option<bool>, is_due: bool) -> Provision {
-    match is_there {
-        Some(true) | None => Provision::Present,
-        Some(false) if is_due => Provision::Make,
-        Some(false) => Provision::Wait,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::Circuit::{HalfOpen, Open, Unreachable};
@@ -290,24 +271,6 @@ mod tests {
             assert_eq!(circuit.after_success(), after_success, "{circuit:?}");
             assert_eq!(circuit.after_failure(), after_failure, "{circuit:?}");
             assert_eq!(circuit.is_sent_to(), circuit.opened() != circuit, "{circuit:?}");
-        }
-    }
-
-    #[test]
-    fn what_is_missing_is_made_again_after_a_pause() {
-        for (is_there, is_due, provision) in [
-            (Some(true), true, Provision::Present),
-            (Some(true), false, Provision::Present),
-            (None, true, Provision::Present),
-            (None, false, Provision::Present),
-            (Some(false), true, Provision::Make),
-            (Some(false), false, Provision::Wait),
-        ] {
-            assert_eq!(
-                super::provision(is_there, is_due),
-                provision,
-                "{is_there:?}, {is_due}"
-            );
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Checks the brokers' health, and acts on it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +11,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::clients::{ANSWER_WITHIN, Clients, FIRST_ANSWER_WITHIN};
 use super::consumer_lag::LagChange;
-use super::decision::{self, Before, Circuit, Decision, Evidence, Provision, Reply};
+use super::creation::{Creation, Queues};
+use super::decision::{self, Before, Circuit, Decision, Evidence, Reply};
 use super::delay_mode::DelayMode;
 use super::delay_support::DelaySupport;
 use super::master::MasterState;
@@ -27,8 +27,6 @@ const CHECK_EVERY: Duration = Duration::from_secs(5);
 const CHECK_AGAIN: Duration = Duration::from_secs(1);
 /// The least time between two checks, whatever happens.
 const LEAST_PAUSE: Duration = Duration::from_millis(300);
-/// How long a check may take to create what is missing.
-const PREPARE_WITHIN: Duration = Duration::from_secs(6);
 
 /// Checks the brokers again and again: which are there, which delays each supports, and whether its levels deliver.
 ///
@@ -40,15 +38,11 @@ pub(super) struct HealthCheck {
     mode: DelayMode,
     masters: Arc<Masters>,
     clients: Arc<Clients>,
+    creation: Creation,
     /// Replaced when a server does not answer, as its connections may be dead then. Locked during a check.
     admin: Mutex<Option<Admin>>,
     closing: Notify,
 }
-
-/// The addresses of the masters that nameservers list.
-type Listed = BTreeMap<CheetahString, CheetahString>;
-/// The queues of the topic by their broker.
-type Queues = BTreeMap<CheetahString, Vec<MessageQueue>>;
 
 impl HealthCheck {
     pub(super) fn new(
@@ -63,6 +57,7 @@ impl HealthCheck {
             topic: options.topic.clone(),
             group: options.group.clone(),
             mode,
+            creation: Creation::new(options, masters.clone()),
             masters,
             clients,
             admin: Mutex::new(None),
@@ -157,7 +152,7 @@ impl HealthCheck {
         let mut queues = self.queues(admin, answer_within).await;
         if let Some(listed) = &listed
             && let Some(found) = &queues
-            && self.prepare(admin, listed, found).await
+            && self.creation.topic_where_missing(admin, listed, found).await
         {
             queues = self.queues(admin, answer_within).await;
         }
@@ -173,7 +168,7 @@ impl HealthCheck {
             });
             all_answered &= observed.reply() != Reply::Silent;
             self.watch_lag(&observed);
-            let has_group = self.provide_group(admin, name, observed.has_group).await;
+            let has_group = self.creation.group(admin, name, observed.has_group).await;
             self.follow(observed, is_listed, queues, has_group).await;
         }
         all_answered
@@ -183,60 +178,6 @@ impl HealthCheck {
     async fn queues(&self, admin: &Admin, answer_within: Duration) -> Option<Queues> {
         let queues = timeout(answer_within, admin.queues(&self.topic)).await;
         queues.ok().and_then(Result::ok)
-    }
-
-    /// Creates the topic on masters that lack it, because they are new here or the topic was deleted; says whether
-    /// there were any.
-    async fn prepare(&self, admin: &Admin, listed: &Listed, queues: &Queues) -> bool {
-        let now = Instant::now();
-        let mut lacking = listed.clone();
-        {
-            let known = self.masters.known();
-            lacking.retain(|name, _| {
-                let is_due = known
-                    .get(name)
-                    .is_some_and(|master| master.topic_backoff.is_due(now));
-                decision::provision(Some(queues.contains_key(name)), is_due) == Provision::Make
-            });
-            for (name, master) in lacking.keys().filter_map(|name| known.get_key_value(name)) {
-                if !master.queues.is_empty() {
-                    tracing::warn!(
-                        broker = %name, topic = self.topic,
-                        "a broker has lost the topic of wake-ups, which is made again; tasks whose wake-ups were in it wait \
-                         for the sweep, half a second or more: see who deleted it"
-                    );
-                }
-            }
-        }
-        if lacking.is_empty() {
-            return false;
-        }
-        let made = timeout(PREPARE_WITHIN, admin.ensure(&lacking, &self.topic, &self.group)).await;
-        let made = made.unwrap_or_else(|_| Err(transient("brokers do not answer")));
-        if let Err(error) = &made {
-            tracing::debug!(%error, "the topic could not be made on brokers that lack it; it is tried again");
-        }
-        self.masters.change(|known| {
-            for name in lacking.keys() {
-                if let Some(master) = known.get_mut(name) {
-                    // Until it turns out that it has the topic.
-                    let is_first = master.topic_backoff.failures() == 0;
-                    master.topic_backoff.failed(now);
-                    if let Err(error) = &made
-                        && is_first
-                        && !error.is_transient()
-                    {
-                        tracing::warn!(
-                            broker = %name, topic = self.topic, %error,
-                            "a broker lacks the topic and it cannot be made, so nothing is sent to the broker and others, or \
-                             the precise backend, carry its wake-ups; it is tried again: make the topic, or let the \
-                             account do so"
-                        );
-                    }
-                }
-            }
-        });
-        true
     }
 
     /// Asks each master, all at once.
@@ -284,50 +225,6 @@ impl HealthCheck {
             }
             None => {}
         }
-    }
-
-    /// Creates a consumer group again that a master has lost; says whether it exists now, as far as the master says.
-    async fn provide_group(&self, admin: &Admin, name: &CheetahString, is_there: Option<bool>) -> bool {
-        let (provision, address) = {
-            let known = self.masters.known();
-            let Some(master) = known.get(name) else {
-                return is_there != Some(false);
-            };
-            let is_due = master.group_backoff.is_due(Instant::now());
-            (decision::provision(is_there, is_due), master.address.clone())
-        };
-        match provision {
-            Provision::Present => return true,
-            Provision::Wait => return false,
-            Provision::Make => {}
-        }
-        let made = timeout(PREPARE_WITHIN, admin.make_group(&address, &self.group)).await;
-        let made = made.unwrap_or_else(|_| Err(transient("the broker does not answer")));
-        let mut known = self.masters.known();
-        let Some(master) = known.get_mut(name) else {
-            return false;
-        };
-        let is_first = master.group_backoff.failures() == 0;
-        match &made {
-            Ok(()) => {
-                master.group_backoff.succeeded();
-                tracing::warn!(
-                    broker = %name, group = self.group,
-                    "a broker lacked the consumer group, so nothing was delivered from there; the group is made, and tasks \
-                     whose wake-ups were there wait for the sweep, half a second or more: see who deleted it"
-                );
-            }
-            Err(error) if is_first => tracing::warn!(
-                broker = %name, group = self.group, %error,
-                "a broker lacks the consumer group and it cannot be made, so nothing is delivered from there and it is not \
-                 sent to; others, or the precise backend, carry its wake-ups: make the group, or let the account do so"
-            ),
-            Err(_) => {}
-        }
-        if made.is_err() {
-            master.group_backoff.failed(Instant::now());
-        }
-        made.is_ok()
     }
 
     /// Updates a master's state by what was observed, and acts on it.
