@@ -381,7 +381,8 @@ impl Ground {
     }
 
     /// The time of steps: the store reckons it from what a look gave less than two seconds ago, if all of them are of claims that
-    /// their workers have. So where the clock was set, their times are by what it was before.
+    /// their workers have. So where the clock was set, their times are by what it was before, unless it was set forwards so far
+    /// that as much seems to have passed.
     fn time_of(&self, state: &Locked, steps: &[Step]) -> Timestamp {
         let is_given = |step: &Step| {
             let claimed = step.claimed.as_ref();
@@ -389,7 +390,11 @@ impl Ground {
         };
         let since = |at| self.clock.instant().saturating_duration_since(at);
         match state.heard {
-            Some((then, at)) if steps.iter().all(is_given) && since(at) < Duration::from_secs(2) => {
+            Some((then, at))
+                if steps.iter().all(is_given)
+                    && since(at) < Duration::from_secs(2)
+                    && self.clock.now().millis_since(then) < 2_000 =>
+            {
                 then.after(since(at))
             }
             _ => self.clock.now(),

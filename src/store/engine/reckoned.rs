@@ -6,30 +6,44 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::Timestamp;
-use crate::clock::Clock;
+use crate::clock::{Clock, Moment};
 
-/// For how long it is reckoned from an answer. A sweep asks twice a second; where the table's clock is set back, what is
-/// reckoned is ahead of it until then.
+/// For how long it is reckoned from an answer, counted from its call. A sweep asks twice a second; where the table's clock
+/// is set back, what is reckoned is ahead of it until then.
 const FRESH: Duration = Duration::from_secs(2);
 
 /// Keeps the last time that a table gave, so that what becomes of a row can be reckoned without asking.
 #[derive(Debug, Default)]
-pub(super) struct Reckoned(Mutex<Option<(Timestamp, Instant)>>);
+pub(super) struct Reckoned(Mutex<Option<Heard>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    now: Timestamp,
+    asked: Moment,
+    answered: Instant,
+}
 
 impl Reckoned {
-    /// Keeps a time that has just come.
-    pub(super) fn hear(&self, now: Timestamp, clock: &Clock) {
-        *self.heard() = Some((now, clock.instant()));
+    /// Keeps a time that has just come, which the table was asked for at `asked`.
+    pub(super) fn hear(&self, now: Timestamp, asked: Moment, clock: &Clock) {
+        *self.heard() = Some(Heard {
+            now,
+            asked,
+            answered: clock.instant(),
+        });
     }
 
-    /// The time: never ahead of the table's, as an answer takes a while to come; none if the last is too old.
+    /// The time: never ahead of the table's, as an answer takes a while to come; none if the last is too old, or if the
+    /// machine has slept since its call, as a table's clock goes on meanwhile.
     pub(super) fn now(&self, clock: &Clock) -> Option<Timestamp> {
-        let (then, at) = (*self.heard())?;
-        let since = clock.instant().saturating_duration_since(at);
-        (since < FRESH).then(|| then.after(since))
+        let Heard { now, asked, answered } = (*self.heard())?;
+        let moment = clock.moment();
+        let is_fresh = asked.until(&moment) < FRESH && asked.slept_until(&moment).is_zero();
+        let since = moment.instant().saturating_duration_since(answered);
+        is_fresh.then(|| now.after(since))
     }
 
-    fn heard(&self) -> std::sync::MutexGuard<'_, Option<(Timestamp, Instant)>> {
+    fn heard(&self) -> std::sync::MutexGuard<'_, Option<Heard>> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

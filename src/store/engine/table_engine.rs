@@ -66,8 +66,9 @@ impl<T: Table> TableEngine<T> {
         &self,
         call: impl Future<Output = Result<Stamped<A>, Error>>,
     ) -> Result<Stamped<A>, Error> {
+        let asked = self.clock.moment();
         let answer = self.within(call).await?;
-        self.time.hear(answer.now, &self.clock);
+        self.time.hear(answer.now, asked, &self.clock);
         Ok(answer)
     }
 

@@ -4,6 +4,7 @@
 
 mod locked;
 mod quicker;
+mod reckoned;
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
