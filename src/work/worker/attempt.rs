@@ -30,4 +30,15 @@ impl Attempt {
             _bytes: bytes,
         })
     }
+
+    /// One at a task that was claimed just now, of no weight.
+    #[cfg(test)]
+    pub(super) fn claimed_now(task: Task, clock: &crate::clock::Clock) -> Arc<Self> {
+        use crate::store::store_time::Heard;
+        use crate::work::budget::Budget;
+
+        let (now, at) = (clock.now(), clock.instant());
+        let claimed = Reading::just_heard(&Heard { now, at, found: () }, at);
+        Self::new(task, WokenBy::Sweep, claimed, Budget::new(0).take(0))
+    }
 }

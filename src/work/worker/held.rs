@@ -27,6 +27,8 @@ pub(super) enum Phase {
     /// The check of its kind is still to say whether it is to run.
     Asking,
     Queued,
+    /// Out of the queue: its handler is about to be started, or it is refused.
+    Starting,
     /// The store is being told that its handler starts.
     Noting,
     Running {
@@ -64,7 +66,7 @@ impl Held {
     /// what cannot be settled must not be kept from others for ever.
     pub(super) fn renewal(&self, now: &Moment, patience: Duration) -> Option<Renewal> {
         let started = match self.phase {
-            Phase::Asking | Phase::Queued => false,
+            Phase::Asking | Phase::Queued | Phase::Starting => false,
             Phase::Running {
                 until: Some(until), ..
             } if now.instant() >= until => return None,

@@ -309,6 +309,7 @@ impl Lane {
                 state.noting += 1;
                 return Some(Next::Note(Arc::clone(&held.attempt)));
             }
+            held.phase = Phase::Starting;
             return Some(Next::Start(Arc::clone(&held.attempt), held.lease));
         }
         unsure.then_some(Next::Unsure)
@@ -348,7 +349,7 @@ impl Lane {
         Some(attempt.claimed.earliest(since.instant()))
     }
 
-    /// Takes what was not started, to be settled.
+    /// Takes what was not started and is not about to be, to be settled.
     pub(crate) fn take_queued(&self, since: Moment) -> Vec<Arc<Attempt>> {
         let mut state = self.state();
         state.queue.clear();
@@ -397,7 +398,46 @@ impl LaneState {
             // Left here it would start its task a second time, should this worker claim it again.
             Phase::Queued => self.queue.retain(|&queued| queued != id),
             Phase::Noting => self.noting -= 1,
-            Phase::Asking | Phase::Settling { .. } => {}
+            Phase::Asking | Phase::Starting | Phase::Settling { .. } => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::Task;
+    use crate::clock::Clock;
+    use crate::work::handler::raw;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_that_is_about_to_start_is_not_given_back() {
+        let clock = Clock::simulated(1);
+        let now = Now {
+            moment: clock.moment(),
+            store: None,
+        };
+        let handler = raw(async |_| unreachable!("it is not called"));
+        let lane = Lane::new("k".into(), Policy::new(), handler, Duration::MAX);
+        let [first, second] = [1, 2].map(|number| {
+            let task = Task::blank(TaskId::from_bytes([number; 16]), "k".into());
+            Attempt::claimed_now(task, &clock)
+        });
+        assert_eq!(lane.reserve(2), 2);
+        let lease = Lease::new(now.moment, Timestamp::default(), Duration::from_secs(30));
+        lane.accept(&[Arc::clone(&first), Arc::clone(&second)], lease, false);
+
+        // Another thread gives back what is queued while one starts.
+        assert!(matches!(lane.next(&now), Some(Next::Start(attempt, _)) if Arc::ptr_eq(&attempt, &first)));
+        let given_back = lane.take_queued(now.moment);
+        assert!(matches!(&given_back[..], [attempt] if Arc::ptr_eq(attempt, &second)));
+        let handler = tokio::spawn(std::future::pending::<()>());
+        lane.started(&first, handler.abort_handle(), None);
+        assert!(lane.take_queued(now.moment).is_empty());
+        let renewed = lane.renewable(&now.moment, Duration::MAX);
+        let started = |id| renewed.iter().find(|renewal| renewal.id == id).unwrap().started;
+        assert!(started(first.task.id) && !started(second.task.id));
     }
 }
