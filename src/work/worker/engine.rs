@@ -149,6 +149,12 @@ impl Engine {
         Lease::new(asked.moment, store.unwrap_or(Timestamp::MAX), self.lease)
     }
 
+    /// Whether any claim that is to be renewed may not hold any more.
+    pub(crate) fn is_unsure(&self, now: &Now) -> bool {
+        let mut lanes = self.lanes.values();
+        lanes.any(|lane| lane.is_unsure(now, self.lease))
+    }
+
     /// Due tasks were seen that were not claimed.
     pub(crate) fn waiting(&self, waiting: &BTreeMap<Kind, usize>) {
         for (kind, &count) in waiting {

@@ -19,18 +19,20 @@ use crate::{Error, defaults};
 /// suspend, a pause of the process, a step of the store's clock. Never ends.
 pub(crate) async fn keep(engine: Arc<Engine>) {
     let clock = &engine.kernel.clock;
-    let mut pause = engine.lease / defaults::RENEWALS;
+    let pause = engine.lease / defaults::RENEWALS;
+    let mut settled = true;
     loop {
-        tokio::select! {
-            biased;
-            () = engine.unsure.notified() => {}
-            () = clock.sleep(pause) => {}
+        if settled {
+            tokio::select! {
+                biased;
+                () = engine.unsure.notified() => {}
+                () = clock.sleep(pause) => {}
+            }
+        } else {
+            // The leases go on, and lanes ask for what is still unsure each time that they look.
+            clock.sleep(pause.min(RENEW_AGAIN)).await;
         }
-        pause = match renew(&engine).await {
-            true => engine.lease / defaults::RENEWALS,
-            // The leases go on.
-            false => (engine.lease / defaults::RENEWALS).min(RENEW_AGAIN),
-        };
+        settled = renew(&engine).await && !engine.is_unsure(&engine.now());
     }
 }
 

@@ -83,12 +83,7 @@ const PURGE_EVERY: u32 = 60;
 /// Says when to sweep again at the latest.
 async fn sweep_once(engine: &Arc<Engine>) -> Result<Duration, Error> {
     let kernel = &engine.kernel;
-    let now = engine.now();
-    if engine
-        .lanes
-        .values()
-        .any(|lane| lane.is_unsure(&now, engine.lease))
-    {
+    if engine.is_unsure(&engine.now()) {
         // Claims of its own that it may still have are kept, rather than ended and taken again.
         renewing::renew(engine).await;
     }

@@ -98,6 +98,29 @@ async fn a_renewal_that_failed_once_is_made_up_for() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lease_that_has_ended_and_cannot_be_renewed_is_not_renewed_without_a_pause() {
+    let world = World::new();
+    let ended = Ended::default();
+    let policy = Policy::new().concurrency(1).prefetch(10);
+    let worker = worker_that(&world, policy, working(&world, &ended));
+    let _worker = Running::start(worker.lease(secs(3)).sweep_every(secs(1_000)));
+    world.pass(ms(1)).await;
+    schedule(&world, 5).await;
+    world.pass(ms(1)).await;
+    let waiting = schedule(&world, 0).await;
+    world.pass(ms(1)).await;
+    world.store.lock(waiting.id);
+    world.store.take(ms(1));
+    world.pass_until(20_000).await;
+    // One in a second, and those that lanes have asked for.
+    let renewals = world.store.calls(Op::Renew).len();
+    assert!(renewals < 40, "{renewals}");
+    world.store.unlock(waiting.id);
+    world.settle().await;
+    assert_eq!(world.runs.of(waiting.id).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_tasks_of_a_worker_that_is_gone_are_taken_over_when_its_leases_end() {
     let world = World::new();
     let ended = Ended::default();
