@@ -35,7 +35,7 @@ struct LaneState {
     /// Places kept for claims that have been sent to the store.
     reserved: usize,
     claims: BTreeMap<TaskId, Held>,
-    /// Those not started, the oldest claim first.
+    /// Those not started, the oldest claim first, but for those that were put off.
     queue: VecDeque<TaskId>,
     /// How many starts are being noted.
     noting: usize,
@@ -227,24 +227,35 @@ impl Lane {
         self.changed.notify_one();
     }
 
-    /// What came of noting that its handler starts: if it is noted, it starts next; else in its turn, when that has been
-    /// tried again.
-    pub(crate) fn noted(&self, attempt: &Arc<Attempt>, lease: Option<Lease>) {
+    /// It is noted that its handler starts, which is next.
+    pub(crate) fn noted(&self, attempt: &Arc<Attempt>, lease: Lease) {
         {
             let mut state = self.state();
-            let Some(held) = state.held(attempt) else {
+            let Some(held) = state.end_noting(attempt) else {
                 return;
             };
-            if !matches!(held.phase, Phase::Noting) {
-                return;
-            }
-            held.phase = Phase::Queued;
-            if let Some(lease) = lease {
-                held.noted = true;
-                held.lease.renew(lease);
-            }
-            state.noting -= 1;
+            held.noted = true;
+            held.lease.renew(lease);
             state.queue.push_front(attempt.task.id);
+        }
+        self.changed.notify_one();
+    }
+
+    /// It could not be noted that its handler starts: others may start in its place until it is queued again.
+    pub(crate) fn put_off(&self, attempt: &Arc<Attempt>) {
+        self.state().end_noting(attempt);
+        self.changed.notify_one();
+    }
+
+    /// What was put off, or is still being noted, has its turn after the others.
+    pub(crate) fn queue_again(&self, attempt: &Arc<Attempt>) {
+        {
+            let mut state = self.state();
+            state.end_noting(attempt);
+            let held = state.held(attempt);
+            if held.is_some_and(|held| matches!(held.phase, Phase::Queued)) {
+                state.queue.push_back(attempt.task.id);
+            }
         }
         self.changed.notify_one();
     }
@@ -372,6 +383,17 @@ impl LaneState {
         self.claims
             .get_mut(&attempt.task.id)
             .filter(|held| Arc::ptr_eq(&held.attempt, attempt))
+    }
+
+    /// The claim of an attempt, not noted any more, if it was until now; it is in no queue yet.
+    fn end_noting(&mut self, attempt: &Arc<Attempt>) -> Option<&mut Held> {
+        let held = self.claims.get_mut(&attempt.task.id)?;
+        if !Arc::ptr_eq(&held.attempt, attempt) || !matches!(held.phase, Phase::Noting) {
+            return None;
+        }
+        held.phase = Phase::Queued;
+        self.noting -= 1;
+        Some(held)
     }
 
     /// The claim that is renewed, unless it is another by now.

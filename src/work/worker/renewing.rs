@@ -114,9 +114,18 @@ pub(crate) async fn note(engine: Arc<Engine>, starting: mpsc::UnboundedReceiver<
     let clock = &engine.kernel.clock;
     let call = |batch, turn: Turn| {
         let engine = Arc::clone(&engine);
-        async move { turn.take(note_batch(&engine, batch)).await }
+        async move {
+            let left = turn.take(note_batch(&engine, batch)).await;
+            if left.is_empty() {
+                return;
+            }
+            engine.kernel.clock.sleep(NOTE_AGAIN).await;
+            for Note { lane, attempt } in left {
+                lane.queue_again(&attempt);
+            }
+        }
     };
-    // Bounded by the lanes: no more than may run at once. What is in flight at the end is not waited for.
+    // Bounded by the lanes: each claim is here at most once. What is in flight at the end is not waited for.
     take_turns(
         clock,
         CALLS,
@@ -130,7 +139,8 @@ pub(crate) async fn note(engine: Arc<Engine>, starting: mpsc::UnboundedReceiver<
     .await;
 }
 
-async fn note_batch(engine: &Engine, batch: Vec<Note>) {
+/// Gives those that are to be noted again in a while.
+async fn note_batch(engine: &Engine, batch: Vec<Note>) -> Vec<Note> {
     let now = engine.now();
     let renewal = |Note { attempt, .. }: &Note| Renewal {
         id: attempt.task.id,
@@ -146,28 +156,28 @@ async fn note_batch(engine: &Engine, batch: Vec<Note>) {
                 "the store could not be told which tasks are about to start, so they wait until it can; see that \
                  it is up"
             );
-            vec![Guarded::Blocked; batch.len()]
+            // Others would fare no better in their places.
+            return batch;
         }
     };
-    let mut blocked = Vec::new();
-    for ((Note { lane, attempt }, renewal), noted) in batch.into_iter().zip(renewals).zip(noted) {
+    let mut left = Vec::new();
+    for (note, noted) in batch.into_iter().zip(noted) {
+        let Note { lane, attempt } = &note;
         match noted {
-            Guarded::Done => lane.noted(&attempt, Some(engine.lease_from(&now))),
-            Guarded::Blocked => blocked.push((lane, attempt)),
+            Guarded::Done => lane.noted(attempt, engine.lease_from(&now)),
+            Guarded::Blocked => {
+                lane.put_off(attempt);
+                left.push(note);
+            }
             Guarded::Lost => {
-                let lost = lane.lost(renewal.id, renewal.version);
+                let lost = lane.lost(attempt.task.id, attempt.task.version);
                 engine.kernel.counters.lost_claims.add(usize::from(lost));
                 engine.room.notify_one();
                 lane.look_again();
             }
         }
     }
-    if !blocked.is_empty() {
-        engine.kernel.clock.sleep(NOTE_AGAIN).await;
-        for (lane, attempt) in blocked {
-            lane.noted(&attempt, None);
-        }
-    }
+    left
 }
 
 /// How soon the start of a handler is noted again that could not be.

@@ -92,6 +92,30 @@ async fn the_last_attempt_is_noted_before_it_starts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_start_that_cannot_be_noted_keeps_no_place_from_others() {
+    let world = World::new();
+    let policy = Policy::new().max_attempts(1).concurrency(1).prefetch(10);
+    let handler = world.runs.handler(&world.store_clock);
+    let worker = Worker::new(&world.scheduler).handle_with(KIND, policy, handler);
+    let _worker = Running::start(worker);
+    world.store.hold(Op::Renew);
+    let row = world.scheduler.schedule(NewTask::new(KIND, &0)).await.unwrap();
+    let locked = row.task().id;
+    world.pass(ms(1)).await;
+    assert_eq!(world.store.waiting(Op::Renew), 1);
+    world.store.lock(locked);
+    world.store.free(Op::Renew);
+    let others = (1..=10).map(|n| NewTask::new(KIND, &n));
+    world.scheduler.schedule_all(others).await.unwrap();
+    world.pass(secs(2)).await;
+    assert_eq!(world.count(State::Done).await, 10);
+    assert!(world.runs.of(locked).is_empty(), "not before the store knows");
+    world.store.unlock(locked);
+    world.pass(secs(1)).await;
+    assert_eq!(world.row(locked).await.state, State::Done);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_task_whose_workers_die_before_it_is_started_ends_by_its_stalls() {
     let world = World::new();
     let policy = Policy::new().concurrency(1).max_stalls(4);
