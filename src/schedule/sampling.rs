@@ -123,7 +123,7 @@ impl Figures {
         if !state.is_live() || is_paused(kernel, kind, now).await {
             return Ok(());
         }
-        let first = Page::new(kind.clone(), state).limit(LOOKED_AT);
+        let first = Page::new(kind.clone(), state).lean().limit(LOOKED_AT);
         for task in kernel.store.list(&first).await? {
             let late = duration(now.millis_since(task.late_since()));
             if task.is_failing() {

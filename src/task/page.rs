@@ -34,6 +34,8 @@ pub struct Page {
     pub before: Option<Timestamp>,
     /// How many at the most.
     pub limit: usize,
+    /// Whether payloads and headers are left out; a store of a user's own may list them all the same.
+    pub(crate) is_lean: bool,
 }
 
 impl Page {
@@ -45,6 +47,7 @@ impl Page {
             after: None,
             before: None,
             limit: 100,
+            is_lean: false,
         }
     }
 
@@ -67,6 +70,13 @@ impl Page {
     #[must_use]
     pub fn after(mut self, last: &Task) -> Self {
         self.after = Some((last.due_at, last.id));
+        self
+    }
+
+    /// Leaves out payloads and headers.
+    #[must_use]
+    pub(crate) fn lean(mut self) -> Self {
+        self.is_lean = true;
         self
     }
 

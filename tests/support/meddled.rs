@@ -43,7 +43,7 @@ pub(crate) struct Meddled {
 
 #[derive(Default)]
 struct Inner {
-    /// How many rows, wake-ups or claims each call was about or brought.
+    /// How many rows, wake-ups or claims each call was about or brought; of a list of tasks, how many bytes of payloads.
     calls: BTreeMap<Op, Vec<usize>>,
     failing: BTreeMap<Op, VecDeque<Failing>>,
     /// Calls that wait until they are freed, before their effect (false) or after it, and how many wait now.
@@ -191,7 +191,8 @@ impl Meddled {
         claim
     }
 
-    /// Returns for each call that had its effect how many rows, wake-ups or claims it was about or brought.
+    /// Returns for each call that had its effect how many rows, wake-ups or claims it was about or brought; of a list of
+    /// tasks, how many bytes of payloads.
     pub(crate) fn calls(&self, op: Op) -> Vec<usize> {
         self.inner().calls.get(&op).cloned().unwrap_or_default()
     }
@@ -325,7 +326,8 @@ impl Store for Meddled {
     }
 
     async fn list(&self, page: &Page) -> Result<Vec<Task>, Error> {
-        self.through(Op::List, self.store.list(page), Vec::len).await
+        let bytes = |rows: &Vec<Task>| rows.iter().map(|row| row.payload.len()).sum();
+        self.through(Op::List, self.store.list(page), bytes).await
     }
 
     async fn kinds(&self, state: State, after: Option<&Kind>, limit: usize) -> Result<Vec<Kind>, Error> {

@@ -154,11 +154,9 @@ impl<T: Table> TableEngine<T> {
         // A page that is not full is the last one: so those that cannot be read must not make it so.
         let mut wider = range.clone();
         let mut found = Found::default();
+        let columns = if page.is_lean { Columns::Lean } else { Columns::All };
         for _ in 0..UNREADABLE_TRIES {
-            let answer = self
-                .table
-                .range(std::slice::from_ref(&wider), Columns::All)
-                .await?;
+            let answer = self.table.range(std::slice::from_ref(&wider), columns).await?;
             found = answer.found.into_iter().next().unwrap_or_default();
             let all = found.rows.len() + found.unreadable.len();
             if found.rows.len() >= page.limit || all < wider.limit {

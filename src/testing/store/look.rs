@@ -93,13 +93,7 @@ pub(super) async fn a_page_goes_on_though_its_last_row_is_gone(fixture: &dyn Sto
     let first = trial.list(KIND, State::Scheduled, 2).await;
     assert_eq!(ids(&first), [id(1), id(2)]);
     trial.bring(&first[1], State::Cancelled).await;
-    let page = Page {
-        kind: KIND.into(),
-        state: State::Scheduled,
-        after: Some((first[1].due_at, first[1].id)),
-        before: None,
-        limit: MANY,
-    };
+    let page = Page::new(KIND, State::Scheduled).after(&first[1]).limit(MANY);
     assert_eq!(ids(&ok(trial.store.list(&page).await)), [id(3), id(4)]);
 }
 

@@ -341,15 +341,7 @@ impl<'a> Trial<'a> {
     }
 
     pub(super) async fn list(&self, kind: &str, state: State, limit: usize) -> Vec<Task> {
-        let kind = kind.into();
-        let after = None;
-        let page = Page {
-            kind,
-            state,
-            after,
-            before: None,
-            limit,
-        };
+        let page = Page::new(kind, state).limit(limit);
         ok(self.store.list(&page).await)
     }
 

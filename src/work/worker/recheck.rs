@@ -6,9 +6,8 @@ use tracing::warn;
 
 use super::check_queue::CheckQueue;
 use super::engine::Engine;
-use crate::backend::Wake;
+use crate::State;
 use crate::store::{Page, Pending};
-use crate::{State, Task};
 
 /// How many rows are read at once.
 const PAGE: usize = 100;
@@ -33,7 +32,9 @@ pub(crate) async fn recheck(engine: Arc<Engine>, check_queue: Arc<CheckQueue>) {
 }
 
 async fn go_round(engine: &Engine, check_queue: &CheckQueue) {
-    let mut page = Page::new(check_queue.kind.clone(), State::Scheduled).limit(PAGE);
+    let mut page = Page::new(check_queue.kind.clone(), State::Scheduled)
+        .lean()
+        .limit(PAGE);
     loop {
         let rows = match engine.kernel.store.list(&page).await {
             Ok(rows) => rows,
@@ -53,27 +54,12 @@ async fn go_round(engine: &Engine, check_queue: &CheckQueue) {
         let Some(last) = rows.last() else { return };
         page.after = Some((last.due_at, last.id));
         let are_due = last.due_at <= now;
-        let due = rows.into_iter().filter(|row| row.due_at <= now);
+        let due = rows.iter().filter(|row| row.due_at <= now && row.key.is_some());
         check_queue
-            .ask_about_waiting(due.filter_map(keyed).collect())
+            .ask_about_waiting(due.map(Pending::of).collect())
             .await;
         if is_last || !are_due {
             return;
         }
     }
-}
-
-/// A row that its check can be asked about.
-fn keyed(row: Task) -> Option<Pending> {
-    row.key.as_ref()?;
-    Some(Pending {
-        wake: Wake {
-            id: row.id,
-            kind: row.kind,
-            version: row.version,
-        },
-        key: row.key,
-        due_at: row.due_at,
-        planned_at: row.planned_at,
-    })
 }

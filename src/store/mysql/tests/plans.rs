@@ -132,11 +132,8 @@ async fn no_call_reads_more_than_it_needs() {
         ahead,
     };
     let page = Page {
-        kind: "k1".into(),
-        state: State::Done,
         after: Some((crate::Timestamp::from_millis(9_000_000_050_000), id(7))),
-        before: None,
-        limit: 10,
+        ..Page::new("k1", State::Done).limit(10)
     };
     for is_analyzed in [false, true] {
         // Which kinds there are is learned once.

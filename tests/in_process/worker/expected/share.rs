@@ -1,15 +1,15 @@
 //! The check is asked for many at once, and what it stops leaves its place to others.
 
-use delayline::State;
 use delayline::expected::Expected;
+use delayline::{Policy, State};
 
-use super::{Mood, Posts, world};
-use crate::support::{Running, World, ms};
+use super::{Mood, Posts, world, world_of};
+use crate::support::{Op, Running, Setup, World, ms, secs};
 use crate::worker::outcomes::worker_that;
 
 /// A worker that can hold four tasks.
 fn narrow(world: &World) -> Running {
-    let policy = delayline::Policy::new().concurrency(2).prefetch(2);
+    let policy = Policy::new().concurrency(2).prefetch(2);
     let worker = worker_that(world, policy, |_| {
         Box::pin(async { Ok(delayline::Outcome::Done) })
     });
@@ -70,4 +70,21 @@ async fn many_are_asked_about_in_one_call_of_at_most_a_batch() {
     let asked: usize = calls.iter().map(|call| call.keys.len()).sum();
     assert_eq!(asked, 2_400);
     assert!(calls.len() <= 3 + 12, "{}", calls.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn payloads_of_what_waits_for_room_are_not_read() {
+    let (world, posts) = world_of(Setup::default(), |check| check.every(secs(30)));
+    let policy = Policy::new().concurrency(1).prefetch(0);
+    let _worker = Running::start(worker_that(&world, policy, |_| Box::pin(std::future::pending())));
+    publish_many(&world, &posts, 50).await;
+    world.pass_until(59_999).await;
+    let before = posts.calls().len();
+    world.pass_until(60_001).await;
+    let asked: Vec<_> = posts.calls()[before..]
+        .iter()
+        .map(|call| call.keys.len())
+        .collect();
+    assert_eq!(asked, [49]);
+    assert_eq!(world.store.calls(Op::List).iter().sum::<usize>(), 0);
 }

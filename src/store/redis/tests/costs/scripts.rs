@@ -69,11 +69,8 @@ async fn no_script_is_long_however_many_rows_there_are() {
     store.advance(&ends).await.unwrap();
     check("settle");
     let page = Page {
-        kind: KIND.into(),
-        state: State::Scheduled,
         after: Some((crate::Timestamp::from_millis(1), id(ROWS / 2))),
-        before: None,
-        limit: 500,
+        ..Page::new(KIND, State::Scheduled).limit(500)
     };
     let listed = store.list(&page).await.unwrap();
     assert_eq!(listed.len(), 500);
