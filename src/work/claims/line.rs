@@ -98,6 +98,8 @@ async fn poll(kernel: Arc<Kernel>, shared: Arc<Shared>, kinds: BTreeSet<Kind>, c
                     lines.refuse(&request, error);
                 }
             }
+        } else {
+            ask_at = clock.instant() + defaults::CLAIM_EVERY;
         }
         lines.answer_ended(&kinds, clock.instant());
     }
@@ -133,12 +135,14 @@ impl Lines {
         first_end
     }
 
-    /// The request of the first in line, and for how many tasks there is room with it and all that go with it.
+    /// The request of the first in line whose handle is not full, and for how many tasks there is room with it and all that go
+    /// with it.
     fn next(&self, kinds: &BTreeSet<Kind>) -> Option<(Arc<Request>, usize)> {
         let mut lines = self.lines();
         let waiters = &mut lines.get_mut(kinds)?.waiters;
         waiters.retain(|waiter| !waiter.answer.is_closed());
-        let first = Arc::clone(&waiters.first()?.request);
+        let mut requests = waiters.iter().map(|waiter| &waiter.request);
+        let first = Arc::clone(requests.find(|request| !request.claims.is_full())?);
         let together = waiters.iter().filter(|waiter| first.goes_with(&waiter.request));
         let places: usize = together.map(|waiter| waiter.request.max).sum();
         Some((first, places.min(defaults::BATCH)))

@@ -164,6 +164,29 @@ async fn claims_that_their_caller_never_looks_at_are_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_caller_whose_handle_is_full_keeps_no_place_before_others() {
+    let world = World::new();
+    let full = world.scheduler.claims().payload_bytes_in_all(1).unwrap();
+    schedule(&world, 1).await;
+    let held = take(&full, 1).await;
+    assert!(full.is_full());
+    let first = waiting(&full, 1, LEASE, "a");
+    world.pass(ms(10)).await;
+    let second = waiting(&world.scheduler.claims(), 1, LEASE, "a");
+    world.pass(ms(90)).await;
+    schedule(&world, 2).await;
+    world.pass(ms(1)).await;
+    assert_eq!((first.is_finished(), second.is_finished()), (false, true));
+    // While there are only callers like the first, the store is not asked.
+    let asked = world.store.calls(Op::Ready).len();
+    world.pass(secs(1)).await;
+    assert_eq!(world.store.calls(Op::Ready).len(), asked);
+    drop(held);
+    world.pass(ms(250)).await;
+    assert_eq!(counts(vec![first, second]).await, [1, 1]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn callers_with_another_owner_or_lease_or_other_policies_are_claimed_for_apart() {
     let world = World::new();
     let claims = world.scheduler.claims();
