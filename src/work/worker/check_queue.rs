@@ -99,16 +99,16 @@ impl CheckQueue {
 
     fn take(&self) -> Asked {
         let mut waiting = self.waiting();
+        // A page of them, whatever else there is: else a backlog, which is when they matter, would keep them out.
+        let due = std::mem::take(&mut waiting.due);
         // Claims are due; but however many there are, half of the places are for the others.
         let most = defaults::BATCH - waiting.early.len().min(defaults::BATCH / 2);
-        let count = waiting.claimed.len().min(most);
+        let count = waiting.claimed.len().min(most.saturating_sub(due.len()));
         let mut asked = Asked::default();
         for (key, attempt) in waiting.claimed.drain(..count) {
             asked.keys.push(key);
             asked.claimed.push(attempt);
         }
-        // A page of them, beside whatever there is: else a backlog, which is when they matter, would keep them out.
-        let due = std::mem::take(&mut waiting.due);
         if !due.is_empty() {
             asked.keys.extend(due.iter().filter_map(|row| row.key.clone()));
             asked.due = due;
@@ -127,7 +127,9 @@ impl CheckQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Task;
     use crate::backend::Wake;
+    use crate::clock::Clock;
 
     fn early(number: u16, version: u64) -> (Key, Pending) {
         let mut id = [0; 16];
@@ -171,5 +173,27 @@ mod tests {
         assert_eq!(asked.early[499], early(499, 1).1);
         assert_eq!(asked.keys[499].as_str(), "499");
         assert!(add(10_000, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_than_a_batch_is_asked_about_at_once() {
+        let clock = Clock::simulated(1);
+        let check_queue = check_queue();
+        let claim = |number| {
+            let (key, row) = early(number, 1);
+            let task = Task {
+                key: Some(key),
+                ..Task::blank(row.wake.id, row.wake.kind)
+            };
+            Attempt::claimed_now(task, &clock)
+        };
+        check_queue.add_claimed((0..600).map(claim).collect());
+        check_queue.waiting().due = (600..700).map(|number| early(number, 1).1).collect();
+        let count = |asked: &Asked| (asked.keys.len(), asked.claimed.len(), asked.due.len());
+        let asked = check_queue.take();
+        assert_eq!(count(&asked), (500, 400, 100));
+        let keys = |range: std::ops::Range<usize>| asked.keys[range].iter().map(Key::as_str);
+        assert!(keys(399..401).eq(["399", "600"]));
+        assert_eq!(count(&check_queue.take()), (200, 200, 0));
     }
 }
