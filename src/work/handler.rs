@@ -149,8 +149,24 @@ impl Finishing {
         self.0.load(Ordering::Acquire)
     }
 
-    fn set(&self, begun: bool) {
-        self.0.store(begun, Ordering::Release);
+    fn begin(&self) -> Begun<'_> {
+        self.0.store(true, Ordering::Release);
+        Begun(self)
+    }
+}
+
+/// A finish of which it is not known yet whether it did: dropped before, it did not.
+struct Begun<'f>(&'f Finishing);
+
+impl Begun<'_> {
+    fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        self.0.0.store(false, Ordering::Release);
     }
 }
 
@@ -176,22 +192,19 @@ impl Context {
     ///
     /// `transaction` is made by the `join` of the store that keeps the task. The handler commits afterwards and answers
     /// [`Outcome::Done`]. If it does not commit, the attempt has failed. On [`Error::ClaimLost`] it must roll back:
-    /// the task may be another worker's by now.
+    /// the task may be another worker's by now. So it must if it drops the call before that has answered.
     pub async fn finish_in(&self, mut transaction: impl Transaction) -> Result<(), Error> {
         // Before the statement: from then on only the handler knows whether the row is still to be held.
-        self.finishing.set(true);
+        let begun = self.finishing.begin();
         let id = self.task.id;
         let note = Note::kept(self.history, History::All, None, || {
             Line::ended(Some(&self.task), &Ending::Done)
         });
-        let finished = transaction.finish(id, self.task.version, note).await;
-        if !matches!(finished, Ok(true)) {
-            self.finishing.set(false);
+        if !transaction.finish(id, self.task.version, note).await? {
+            return Err(Error::ClaimLost { id });
         }
-        match finished? {
-            true => Ok(()),
-            false => Err(Error::ClaimLost { id }),
-        }
+        begun.keep();
+        Ok(())
     }
 
     /// The task as it was claimed.

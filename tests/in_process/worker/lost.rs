@@ -1,7 +1,8 @@
 //! Lost claims: stopped, not started, not settled; and what is lost is told from what is not.
 
-use delayline::store::{Ending, Guarded, Step, Store};
-use delayline::{Outcome, Policy, State, TaskId};
+use async_trait::async_trait;
+use delayline::store::{Change, Ending, Guarded, NewRow, Note, Stamped, Step, Store, Target, Transaction};
+use delayline::{Answer, Error, Outcome, Policy, Scheduled, State, Task, TaskId};
 
 use crate::support::{KIND, Op, Running, World, ms, secs};
 use crate::worker::leases::{Ended, schedule, working};
@@ -46,6 +47,58 @@ async fn a_handler_whose_lease_was_lost_is_stopped_and_settles_nothing() {
     assert_eq!(world.rows.advance(&[done]).await.unwrap(), [Guarded::Done]);
     world.pass(secs(60)).await;
     assert_eq!(world.runs.count(), 2);
+}
+
+/// A transaction whose database does not answer.
+struct Hanging;
+
+#[async_trait]
+impl Transaction for Hanging {
+    async fn insert(&mut self, _: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
+        std::future::pending().await
+    }
+
+    async fn change(&mut self, _: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
+        std::future::pending().await
+    }
+
+    async fn find(&mut self, _: &Target) -> Result<Option<Task>, Error> {
+        std::future::pending().await
+    }
+
+    async fn finish(&mut self, _: TaskId, _: u64, _: Note) -> Result<bool, Error> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_gave_up_finishing_is_stopped_when_its_lease_was_lost() {
+    let world = World::new();
+    let ended = Ended::default();
+    let (clock, guarded) = (world.clock.clone(), ended.clone());
+    let worker = worker_that(&world, Policy::new(), move |context| {
+        let (clock, guarded) = (clock.clone(), guarded.clone());
+        Box::pin(async move {
+            let _guard = guarded.guard(&clock);
+            let finished = clock.timeout(secs(1), context.finish_in(Hanging)).await;
+            assert!(finished.is_none());
+            std::future::pending().await
+        })
+    });
+    let _worker = Running::start(worker.lease(secs(30)).sweep_every(secs(1_000)));
+    world.pass(ms(1)).await;
+    let row = schedule(&world, 0).await;
+    world.pass(secs(2)).await;
+    release(&world, row.id, row.version + 1).await;
+    assert_eq!(world.claim_elsewhere("another").await.len(), 1);
+    // Refused at the next renewal, one in ten seconds.
+    world.pass_until(10_010).await;
+    assert!(
+        matches!(ended.times()[..], [10_000..=10_010]),
+        "{:?}",
+        ended.times()
+    );
+    assert_eq!(world.scheduler.stats().lost_claims, 1);
 }
 
 #[tokio::test(start_paused = true)]
