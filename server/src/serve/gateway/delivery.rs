@@ -58,10 +58,6 @@ pub(super) fn check(publisher: &Publisher, received: &Received, request: &Reques
     let (Action::Schedule { target, due, .. }, Ok(body)) = (&request.action, &received.body) else {
         return Ok(());
     };
-    if body.is_empty() {
-        // Refused when the task is made.
-        return Ok(());
-    }
     let message = Added::longest(*due).to(outgoing(target, &headers(received, target), body.clone()));
     publisher
         .check(&message)

@@ -59,11 +59,15 @@ impl Request {
             }
         };
         let action = match action {
-            word @ ("schedule" | "replace") => Action::Schedule {
-                target: target(message, gateway)?,
-                due: due_if_held(message, from)?,
-                replace: word == "replace",
-            },
+            word @ ("schedule" | "replace") => {
+                // Before anything is cancelled for it.
+                body(message)?;
+                Action::Schedule {
+                    target: target(message, gateway)?,
+                    due: due_if_held(message, from)?,
+                    replace: word == "replace",
+                }
+            }
             "reschedule" => Action::Reschedule(due(message, from)?),
             "shift" => Action::Shift(shift(message)?),
             "edit" => {

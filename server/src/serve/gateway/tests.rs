@@ -310,6 +310,20 @@ async fn a_message_that_was_interrupted_takes_the_place_that_it_has_made() {
     }
 }
 
+/// A rejected message has cancelled nothing.
+#[tokio::test]
+async fn a_message_whose_body_cannot_be_kept_replaces_nothing() {
+    for body in [Ok(Vec::new()), Err("it cannot be decompressed".to_owned())] {
+        let shop = Shop::open();
+        let (first, mut bad) = (shop.about(1, "schedule"), shop.about(2, "replace"));
+        bad.body = body;
+        assert_eq!(shop.answers(&[&first, &bad]).await, ["new", "rejected"]);
+        assert_eq!(shop.task_of(&first).await.unwrap().state, State::Scheduled);
+        let kept = shop.task_of(&bad).await.unwrap();
+        assert_eq!(kept.kind.as_str(), "delayline.rejected");
+    }
+}
+
 #[tokio::test]
 async fn what_a_broker_held_back_was_sent_before_it_came() {
     let shop = Shop::open();
