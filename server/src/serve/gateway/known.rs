@@ -1,7 +1,5 @@
 //! Finds the task that a message is about, and what messages have done to it.
 
-use std::time::Duration;
-
 use delayline::history::Entry;
 use delayline::store::{Expect, Target};
 use delayline::{Error, Scheduler, Task};
@@ -10,10 +8,6 @@ use super::origin::Origin;
 
 /// The header of a task that says which message made it.
 pub(super) const ORIGIN: &str = "DELAYLINE_ORIGIN";
-
-/// By how much the clocks of brokers and of the store may differ, for deciding that a task was last changed before a
-/// message was sent.
-const CLOCKS_APART: Duration = Duration::from_secs(600);
 
 /// A task, as a message found it.
 pub(super) struct Known {
@@ -37,7 +31,7 @@ impl Known {
             return Ok(None);
         };
         let known = Self::made(task);
-        if known.is_past(origin) || known.is_unchanged_since(origin) {
+        if known.is_past(origin) || known.is_as_made() {
             return Ok(Some(known));
         }
         let found = scheduler.history(known.task.id).await?;
@@ -78,10 +72,9 @@ impl Known {
         Expect::Version(self.task.version)
     }
 
-    /// Says whether its history need not be read: only hops came after it was made, or all changes were long before.
-    fn is_unchanged_since(&self, origin: &Origin) -> bool {
-        let is_as_made = self.task.version == u64::from(self.task.hop) + 1;
-        is_as_made || self.task.updated_at.after(CLOCKS_APART) < origin.at()
+    /// Says whether no message has changed it, so that its history need not be read: only hops came after it was made.
+    fn is_as_made(&self) -> bool {
+        self.task.version == u64::from(self.task.hop) + 1
     }
 }
 

@@ -62,10 +62,6 @@ impl Origin {
         }
     }
 
-    pub(super) fn at(&self) -> Timestamp {
-        self.at
-    }
-
     /// Says whether both are of the same message, however often its producer or its broker sent it.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.message == other.message

@@ -310,6 +310,28 @@ async fn a_message_that_was_interrupted_takes_the_place_that_it_has_made() {
     }
 }
 
+/// Its producer had no answer, and sends it once more: then it is stored later than all that came between.
+#[tokio::test]
+async fn a_verb_that_is_sent_again_long_after_acts_once() {
+    let shop = Shop::open();
+    let (first, shift, edit) = (
+        shop.about(1, "schedule"),
+        shop.about(2, "shift"),
+        shop.about(3, "edit"),
+    );
+    assert_eq!(
+        shop.answers(&[&first, &shift, &edit]).await,
+        ["new", "done", "done"]
+    );
+    let task = shop.task_of(&first).await;
+    for mut again in [shift, edit] {
+        again.stored_at = again.stored_at.after(Duration::from_secs(660));
+        (again.born_at, again.place) = (again.stored_at, Some(900));
+        assert_eq!(shop.answers(&[&again]).await, ["done"]);
+        assert_eq!(shop.task_of(&first).await, task, "{}", again.id);
+    }
+}
+
 /// A rejected message has cancelled nothing.
 #[tokio::test]
 async fn a_message_whose_body_cannot_be_kept_replaces_nothing() {
