@@ -3,7 +3,7 @@
 use delayline::{Answer, Task};
 use serde::Serialize;
 
-use super::overtaken;
+use super::{overtaken, rejected};
 use crate::operations::TaskView;
 
 /// The answer to a message.
@@ -36,8 +36,12 @@ impl Reply {
         Self::of(if replaces { "replaced" } else { "new" }, Some(task))
     }
 
-    /// A message has come before, and this is its task: it is told so again, as `existing` would be another's.
+    /// A message has come before, and this is its task: it is told so again, as `existing` would be another's, and that
+    /// of a rejected message never comes out.
     pub(super) fn again(task: Task) -> Self {
+        if task.kind.as_str() == rejected::KIND {
+            return Self::rejected(rejected::reason(&task).to_owned());
+        }
         match overtaken::is_mark(&task) {
             true => Self::cancelled(),
             false => Self::new(task, false),

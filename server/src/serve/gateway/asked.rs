@@ -107,7 +107,8 @@ pub(super) async fn reject(
     kept(scheduler, message, reason, answer).await
 }
 
-/// Makes the reply to a rejected message, once it is kept.
+/// Makes the reply to a rejected message, once it is kept. One that has come before is answered as it was then: it may
+/// have been scheduled, and still comes out.
 pub(super) async fn kept(
     scheduler: &Scheduler,
     message: &Received,
@@ -125,7 +126,11 @@ pub(super) async fn kept(
             )
             .await?;
         }
-        answer => drop(answer?),
+        answer => {
+            if let Scheduled::Existing(task) = answer? {
+                return Ok(Reply::again(task));
+            }
+        }
     }
     Ok(Reply::rejected(reason))
 }

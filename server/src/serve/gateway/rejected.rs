@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use delayline::rocketmq::Received;
-use delayline::{Context, Error, Failure, NewTask, Outcome, Scheduler, TaskId};
+use delayline::{Context, Error, Failure, NewTask, Outcome, Scheduler, Task, TaskId};
 use serde_json::json;
 
 /// The kind of their tasks.
@@ -97,11 +97,13 @@ fn ascii(text: &str) -> String {
     text.chars().map(plain).collect()
 }
 
+/// Returns why a message was rejected that this task keeps.
+pub(super) fn reason(task: &Task) -> &str {
+    task.headers.get(REASON).map_or("rejected", String::as_str)
+}
+
 pub(super) async fn end(context: Context) -> Result<Outcome, Failure> {
-    let reason = context.task().headers.get(REASON);
-    Ok(Outcome::Discard(
-        reason.map_or("rejected", String::as_str).to_owned(),
-    ))
+    Ok(Outcome::Discard(reason(context.task()).to_owned()))
 }
 
 #[cfg(test)]
