@@ -1,6 +1,8 @@
 package io.delayline;
 
 import java.util.List;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyContext;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -21,6 +23,8 @@ import org.apache.rocketmq.common.message.MessageExt;
  */
 public final class Once {
     private final Handled handled;
+    /** What is being handled: it may fail yet, so a copy that comes meanwhile is not dropped. */
+    private final Set<String> running = ConcurrentHashMap.newKeySet();
 
     /** Handles a message; if it throws, the message comes again. */
     public interface Handler {
@@ -37,20 +41,28 @@ public final class Once {
      * Handles a message, unless it was handled before.
      *
      * @return whether it was handled now
-     * @throws Exception that of the handler: then the message counts as not handled
+     * @throws Exception that of the handler: then the message counts as not handled. Or one that says that a copy of it is
+     *     being handled, by another thread: then this one is to come again, as that may fail
      */
     public boolean handle(MessageExt message, Handler handler) throws Exception {
         String id = message.getUserProperty("DELAYLINE_ID");
         id = id == null ? message.getMsgId() : id;
-        if (!handled.claim(id)) {
-            return false;
+        if (!running.add(id)) {
+            throw new IllegalStateException("a copy of it is being handled: " + id);
         }
         try {
-            handler.handle(message);
-            return true;
-        } catch (Throwable failed) {
-            handled.release(id);
-            throw failed;
+            if (!handled.claim(id)) {
+                return false;
+            }
+            try {
+                handler.handle(message);
+                return true;
+            } catch (Throwable failed) {
+                handled.release(id);
+                throw failed;
+            }
+        } finally {
+            running.remove(id);
         }
     }
 

@@ -1,11 +1,16 @@
 package io.delayline;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
 import java.util.stream.Collectors;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyContext;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
@@ -47,6 +52,28 @@ class OnceTest {
         bad = "";
         listener.consumeMessage(messages("c", "e"), context);
         assertEquals(Arrays.asList("a", "b", "d", "c", "e"), handled);
+    }
+
+    /** RocketMQ's client gives a message back that is handled for longer than its consumeTimeout. */
+    @Test
+    void aCopyOfWhatIsBeingHandledComesAgainAsThatMayFail() throws Exception {
+        Once once = new Once(Handled.inMemory(10));
+        MessageExt message = messages("a").get(0);
+        CountDownLatch begun = new CountDownLatch(1);
+        CountDownLatch copied = new CountDownLatch(1);
+        FutureTask<Boolean> first = new FutureTask<>(() -> once.handle(message, slow -> {
+            begun.countDown();
+            copied.await();
+            throw new IllegalArgumentException("it fails in the end");
+        }));
+        new Thread(first).start();
+        begun.await();
+        assertThrows(IllegalStateException.class, () -> once.handle(message, this::handle));
+        copied.countDown();
+        assertThrows(ExecutionException.class, first::get);
+        assertTrue(once.handle(message, this::handle));
+        assertFalse(once.handle(message, this::handle));
+        assertEquals(Arrays.asList("a"), handled);
     }
 
     @Test
