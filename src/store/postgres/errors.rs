@@ -83,8 +83,11 @@ pub(super) fn classify(error: &sqlx::Error) -> Option<RowError> {
         // A lock did not come in time.
         "55P03" => Some(RowError::Locked),
         "23505" => Some(RowError::Taken),
-        // A value, a constraint, or a limit of the server.
-        code if ["22", "23", "54"].iter().any(|class| code.starts_with(class)) => {
+        // A value, a constraint, the check of a view, a limit of the server, or what a trigger raises.
+        code if ["22", "23", "44", "54", "P0"]
+            .iter()
+            .any(|class| code.starts_with(class)) =>
+        {
             let text = match error.as_database_error() {
                 Some(error) => error.message().to_owned(),
                 None => error.to_string(),

@@ -8,8 +8,8 @@ use crate::store::postgres::errors::LONGEST;
 use crate::store::postgres::names::Names;
 use crate::store::sql::tests::each::Each;
 use crate::store::sql::{Limits, RowError};
-use crate::store::{Ending, NewRow, Step, Store, Transaction, Verb};
-use crate::{Answer, State, Timestamp};
+use crate::store::{Claim, Ending, NewRow, Step, Store, Transaction, Verb};
+use crate::{Answer, Scheduled, State, Timestamp};
 
 #[tokio::test]
 async fn texts_come_back_as_they_were_but_for_nul() {
@@ -62,6 +62,51 @@ async fn a_row_that_makes_no_sense_does_not_keep_others_from_running() {
         let refused = sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut other).await;
         assert!(refused.is_err(), "{spoil}");
     }
+}
+
+#[tokio::test]
+async fn a_row_that_a_trigger_refuses_is_refused_alone() {
+    let fixture = Fixture::new().await;
+    let (store, mut other) = (&fixture.store, fixture.foreign().await);
+    let refuse = r"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN RAISE EXCEPTION 'not this one'; END $$;
+        CREATE TRIGGER refuse BEFORE INSERT ON delayline_tasks FOR EACH ROW WHEN (NEW.payload = '\xBAD0')
+            EXECUTE FUNCTION refuse();
+        CREATE TRIGGER keep BEFORE UPDATE ON delayline_tasks FOR EACH ROW
+            WHEN (OLD.payload = '\x0BAD' AND NEW.state IN (0, 4)) EXECUTE FUNCTION refuse()";
+    run(&mut other, refuse).await;
+    let mut rows = due_rows(0..40);
+    rows[17].payload = vec![0xBA, 0xD0];
+    rows[18].payload = vec![0x0B, 0xAD];
+    let answers = store.insert(rows).await.unwrap().found;
+    for (place, answer) in answers.iter().enumerate() {
+        match answer {
+            Ok(Scheduled::New(task)) => assert_eq!((task.id, place != 17), (id(place), true)),
+            Err(error) => assert_eq!((error.to_string().contains("not this one"), place), (true, 17)),
+            other => panic!("{other:?}"),
+        }
+    }
+    let cancels = (10..20).map(|number| change(id(number), Verb::Cancel)).collect();
+    let answers = store.change(cancels).await.unwrap().found;
+    for (place, answer) in (10..).zip(&answers) {
+        match answer {
+            Ok(Answer::Done(task)) => assert_eq!(task.id, id(place)),
+            Ok(Answer::NotFound) => assert_eq!(place, 17),
+            Err(error) => assert_eq!((error.is_transient(), place), (false, 18)),
+            other => panic!("{other:?}"),
+        }
+    }
+    // Of the leases that have ended, its own cannot be written; the others go on.
+    let lease = Duration::ZERO;
+    let claimed = store.ready(&Claim { lease, ..claim(99) }).await.unwrap().found;
+    assert_eq!(claimed.len(), 31);
+    let swept = store.sweep(&claim(99), &sweep()).await.unwrap().found;
+    assert_eq!((swept.expired, swept.claimed.len()), (30, 30));
+    let state = async |number| fixture.find(id(number)).await.state;
+    assert_eq!(
+        (state(18).await, state(19).await),
+        (State::Running, State::Cancelled)
+    );
 }
 
 /// While one release takes the place of the other both are at work, on one table.
