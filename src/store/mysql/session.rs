@@ -15,6 +15,7 @@ use super::ranges::ranges;
 use super::sql::{AT_ONCE, Sql};
 use super::write::{self, groups};
 use super::{NAME, Server, errors, schema};
+use crate::store::rules::NOBODY;
 use crate::store::sql::codec::{hex, json, span};
 use crate::store::sql::{
     Answered, Cells, Driver, Limits, Query, RowError, RowsRead, STATEMENT, Session, Value, counted,
@@ -274,7 +275,8 @@ impl Session for OwnSession {
 
     async fn set_aside(&self, rows: &[Unreadable], pause: Duration) -> Result<(), sqlx::Error> {
         for row in rows {
-            let values = vec![Value::Int(span(pause)), Value::Bytes(row.row.clone())];
+            let owner = Value::Text(NOBODY.to_owned());
+            let values = vec![owner, Value::Int(span(pause)), Value::Bytes(row.row.clone())];
             match self.fetch(self.server.sql.set_aside.clone(), values).await {
                 // What has it locked has it out of the way for now.
                 Err(error) if !errors::is_in_the_way(&error) => return Err(error),

@@ -204,10 +204,10 @@ statements! {
         GROUP BY j.place ORDER BY j.place"
     );
 
-    /// Puts a row that cannot be read out of the way for so many ms, the row as the column has its id, if it is overdue or
-    /// due.
+    /// Puts a row that cannot be read out of the way, for this owner and for so many ms, the row as the column has its id, if it
+    /// is overdue or due.
     set_aside = concat!(
-        "UPDATE delayline_tasks t FORCE INDEX (PRIMARY) SET t.owner = 'nobody: the row cannot be read', t.started = 1,
+        "UPDATE delayline_tasks t FORCE INDEX (PRIMARY) SET t.owner = ?, t.started = 1,
             t.wake_at = ", server_time!(), " + ?, t.state = 1
         WHERE t.id = ? AND ((t.state IN (0, 1) AND t.wake_at <= ", server_time!(), ")
             OR (t.state = 0 AND t.due_at <= ", server_time!(), "))"

@@ -11,6 +11,7 @@ use super::executor::Executor;
 use super::range::Ranges;
 use super::sql::Statements;
 use super::{NAME, columns, errors, schema};
+use crate::store::rules::NOBODY;
 use crate::store::sql::codec::{limit, span};
 use crate::store::sql::{
     Answered, Cells, Limits, Query, RowError, RowsRead, STATEMENT, Session, Value, batches, counted, id,
@@ -166,7 +167,7 @@ impl<L: Executor> Session for PgSession<L> {
             .await
     }
 
-    /// A row that cannot be read is claimed as well, by no worker that would hear of it, until the lease ends.
+    /// A row that cannot be read is claimed as well, and then is nobody's until the lease ends.
     async fn claim(&self, which: Which<'_>, claim: &Claim) -> Answered<Found> {
         let (statement, mut values) = match which {
             Which::Due => (&self.statements().claim_due, Vec::new()),
@@ -189,12 +190,18 @@ impl<L: Executor> Session for PgSession<L> {
             Value::of_text(claim.claimed().map(|noted| text(&noted))),
         ]);
         let RowsRead { now, found } = RowsRead::of(self.0.fetch(statement, &values).await?);
+        if !found.unreadable.is_empty() {
+            let owners = [&*claim.owner, NOBODY].map(|owner| Value::Text(text(owner)));
+            let values = [&[ids_of(&found.unreadable)][..], &owners].concat();
+            // Of the others the claims are not lost by it; where it fails, the end of this lease is a stall.
+            let _ = self.0.fetch(&self.statements().pass_on, &values).await;
+        }
         self.stamped((now, found)).await
     }
 
     async fn set_aside(&self, rows: &[Unreadable], pause: Duration) -> Result<(), sqlx::Error> {
-        let ids = Value::Ids(rows.iter().filter_map(|row| row.id).collect());
-        let values = [ids, Value::Int(span(pause))];
+        let owner = Value::Text(NOBODY.to_owned());
+        let values = [ids_of(rows), Value::Int(span(pause)), owner];
         self.0
             .fetch(&self.statements().set_aside, &values)
             .await
@@ -221,6 +228,11 @@ impl<L: Executor> Session for PgSession<L> {
     async fn notified(&self) {
         self.0.database().listener.notified().await;
     }
+}
+
+/// The ids of rows that cannot be read.
+fn ids_of(rows: &[Unreadable]) -> Value {
+    Value::Ids(rows.iter().filter_map(|row| row.id).collect())
 }
 
 /// The ids in the first column.

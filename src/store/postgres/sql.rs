@@ -165,7 +165,7 @@ statements! {
         "SELECT * FROM claimed"
     );
 
-    /// Puts those of the rows of ids `$1` that are overdue, or due, out of the way for `$2` ms.
+    /// Puts those of the rows of ids `$1` that are overdue, or due, out of the way for `$2` ms, for the owner `$3`.
     set_aside = concat!(
         "WITH ", clock!(), ",
         locked AS MATERIALIZED (
@@ -174,10 +174,13 @@ statements! {
                     (t.state + 0 IN (0, 1) AND t.wake_at <= (SELECT clock.now FROM clock))
                     OR (t.state + 0 = 0 AND t.due_at <= (SELECT clock.now FROM clock)))
                 FOR NO KEY UPDATE SKIP LOCKED) t)
-        UPDATE {tasks} t SET state = 1, started = true, owner = 'nobody: the row cannot be read',
-            wake_at = ", after!("$2::bigint"), "
+        UPDATE {tasks} t SET state = 1, started = true, owner = $3::text, wake_at = ", after!("$2::bigint"), "
         FROM locked l CROSS JOIN clock WHERE t.id = l.id"
     );
+
+    /// Gives claims of the rows of ids `$1` to the owner `$3`, each if it is of `$2`.
+    pass_on = "UPDATE {tasks} t SET owner = $3::text
+        WHERE t.id = ANY ($1::uuid[]) AND t.state + 0 = 1 AND t.owner = $2::text";
 
     /// What is noted of the row of id `$1`.
     noted = "SELECT t.history FROM {tasks} t WHERE t.id = $1::uuid";

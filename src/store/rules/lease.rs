@@ -6,19 +6,23 @@ use super::transition::enter;
 use crate::task::timestamp::duration;
 use crate::{State, Task, Timestamp};
 
+/// The owner of a row that was set aside since it could not be read: its claim is of no worker.
+pub(in crate::store) const NOBODY: &str = "nobody: the row cannot be read";
+
 /// Whether its claim is none any more. `hold!` of PostgreSQL and `held` of MySQL ask the same of rows that they lock.
 pub(in crate::store) fn lease_has_ended(row: &Task, now: Timestamp) -> bool {
     row.state == State::Running && row.wake_at.is_none_or(|lease_until| lease_until <= now)
 }
 
-/// One transition, back to scheduled since its lease has ended.
+/// One transition, back to scheduled since its lease has ended: a stall, if a worker had it.
 pub(in crate::store) fn expire(row: &mut Task, now: Timestamp) {
     enter(row, State::Scheduled, now);
     if !row.started {
         row.attempt = row.attempt.saturating_sub(1);
     }
     row.started = false;
-    row.stalls = row.stalls.saturating_add(1);
+    let is_of_worker = row.owner.as_deref() != Some(NOBODY);
+    row.stalls = row.stalls.saturating_add(u32::from(is_of_worker));
 }
 
 /// A lease that goes on; no transition.

@@ -7,7 +7,7 @@ use sqlx::{AssertSqlSafe, SqlSafeStr, SqliteConnection};
 
 use super::connections::is_taken;
 use super::statements::{self, MOST, REFILL, SET_ASIDE};
-use crate::store::rules::Capacity;
+use crate::store::rules::{Capacity, NOBODY};
 use crate::store::sql::{Cells, Driver, RowsRead, Value, codec, id, new_values, time, written_values};
 use crate::store::table::{Columns, Found, Outcome, Range, Start, Unreadable, Which, Write};
 use crate::store::{Claim, NewRow};
@@ -208,8 +208,9 @@ impl<'c> Runner<'c> {
         until: Timestamp,
     ) -> Result<(), sqlx::Error> {
         for unreadable in rows {
+            let owner = Value::Text(NOBODY.to_owned());
             let row = Value::Bytes(unreadable.row.clone());
-            let values = vec![time(until), row, time(self.now), time(self.now)];
+            let values = vec![owner, time(until), row, time(self.now), time(self.now)];
             self.fetch(SET_ASIDE.to_owned(), values).await?;
         }
         Ok(())

@@ -202,10 +202,10 @@ pub(super) fn write(rows: usize) -> String {
 pub(super) const REFILL: &str = "UPDATE delayline_tasks INDEXED BY delayline_tasks_id
     SET payload = ?, headers = ?, max_attempts = ? WHERE id = ? AND version = ?";
 
-/// Puts a row that cannot be read out of the way if it is overdue, or due: under a lease that no worker has. Until when; the
-/// row; and twice now.
+/// Puts a row that cannot be read out of the way if it is overdue, or due: under a lease that no worker has. Its owner; until
+/// when; the row; and twice now.
 pub(super) const SET_ASIDE: &str = "UPDATE delayline_tasks INDEXED BY delayline_tasks_id
-    SET state = 1, started = 1, owner = 'nobody: the row cannot be read', wake_at = ?
+    SET state = 1, started = 1, owner = ?, wake_at = ?
     WHERE id = ? AND ((state IN (0, 1) AND wake_at <= ?) OR (state = 0 AND due_at <= ?))";
 
 /// Removes those of a batch of rows that are in one of these states, and whose `wake_at` has passed; gives their ids.

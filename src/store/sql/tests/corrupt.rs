@@ -256,13 +256,20 @@ pub(in crate::store) async fn a_mended_one_is_looked_at_again_after_a_while<E: E
             true => store.sweep(&claim(9), &sweep(9)).await.unwrap().found.claimed,
         };
         assert_eq!(found, []);
+        // As often as it is looked at while it cannot be read: no worker had it, so none went away.
+        for _ in 0..3 {
+            edit(&edited, number, "wake_at = 0").await;
+            let swept = store.sweep(&claim(9), &sweep(9)).await.unwrap().found;
+            assert_eq!((swept.expired, swept.claimed.len()), (1, 0), "swept: {is_swept}");
+        }
         edit(&edited, number, "headers = '{}'").await;
         assert_eq!(store.sweep(&claim(9), &sweep(9)).await.unwrap().found.expired, 0);
         edit(&edited, number, "wake_at = 0").await;
         let swept = store.sweep(&claim(9), &sweep(9)).await.unwrap().found;
         assert_eq!((swept.expired, swept.claimed.len()), (1, 1), "swept: {is_swept}");
         // As it was: it had no attempt, and has its first.
-        assert_eq!((swept.claimed[0].attempt, swept.claimed[0].headers.len()), (1, 0));
+        let row = &swept.claimed[0];
+        assert_eq!((row.attempt, row.stalls, row.headers.len()), (1, 0, 0));
         let end = done(swept.claimed[0].id, swept.claimed[0].version);
         assert_eq!(store.advance(&[end]).await.unwrap(), [Guarded::Done]);
     }
