@@ -8,6 +8,7 @@ mod link;
 mod listening;
 mod node;
 mod prefix;
+mod shard_count;
 #[cfg(feature = "redis-tls")]
 mod tls;
 
@@ -18,6 +19,7 @@ pub(crate) use self::link::Link;
 pub(crate) use self::listening::{MessageListener, listen};
 pub use self::node::Node;
 pub(crate) use self::prefix::check_prefix;
+pub(crate) use self::shard_count::ShardCount;
 
 /// The name in errors and logs.
 pub(crate) const NAME: &str = "redis";

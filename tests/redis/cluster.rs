@@ -373,3 +373,26 @@ async fn a_master_that_hangs_for_a_moment_loses_nothing() {
     let sent = sending.stop().await;
     receiving.until_came(&sent).await;
 }
+
+#[tokio::test]
+async fn sends_go_on_while_the_master_is_away_that_keeps_the_number_of_shards() {
+    let start = || RedisCluster::start_with(&["--cluster-node-timeout", "60000"]);
+    let cluster = tokio::task::spawn_blocking(start).await.unwrap();
+    // One that only sends asks for the number by itself.
+    let backend = backend(&cluster);
+    let master = cluster.master_of(cluster.slot_of("{delayline:wakes}:shards"));
+    let lost = at(&cluster, master);
+    let others = (0..100).filter(|&number| !lost(number));
+    let batch: Vec<_> = others.map(|number| departure(number, HOUR)).collect();
+    send_until_taken(&backend, &batch).await;
+    cluster.signal(master, "STOP");
+    for _ in 0..2 {
+        // What is known of it is old by then.
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(11)).await;
+        tokio::time::resume();
+        backend.send(&batch).await.unwrap();
+        let wakes: Vec<_> = batch.iter().map(|departure| departure.wake.clone()).collect();
+        backend.remove(&wakes).await.unwrap();
+    }
+}

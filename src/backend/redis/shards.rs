@@ -1,11 +1,6 @@
 //! Knows over how many shards wake-ups are spread.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-
-use tokio::time::Instant;
-
-use crate::redis::{Call, Link, Lua, Topology, lua};
+use crate::redis::{Call, Link, Lua, ShardCount, Topology, lua};
 use crate::store::fnv::fnv;
 use crate::{Error, TaskId, defaults};
 
@@ -15,8 +10,6 @@ const MOST: u16 = 1_024;
 const SINGLE: u16 = 1;
 /// The same in a Cluster: enough for a few masters to share them evenly.
 const CLUSTER: u16 = 16;
-/// How long the number is cached: a server that has lost everything soon gets it again.
-const KNOWN_FOR: Duration = Duration::from_secs(10);
 const FIELD: &str = "redis shards";
 
 static ASK: Lua = lua!("shards.lua", "shards_ask.lua");
@@ -54,7 +47,7 @@ pub(super) struct Shards {
     wanted: Option<u16>,
     /// How many are made where there are none.
     first: u16,
-    known: Mutex<Option<(u16, Instant)>>,
+    known: ShardCount,
 }
 
 impl Shards {
@@ -69,21 +62,18 @@ impl Shards {
             key,
             wanted,
             first: wanted.unwrap_or(suited),
-            known: Mutex::default(),
+            known: ShardCount::default(),
         }
     }
 
     /// Returns the number of shards; asks when it is not known or was read long ago.
     pub(super) async fn number(&self, link: &Link) -> Result<u16, Error> {
-        let known = *self.known();
-        match known {
-            Some((number, at)) if at.elapsed() < KNOWN_FOR => Ok(number),
-            _ => {
-                let mut call = Call::script(&ASK, &[&self.key]);
-                call.arg(self.assumed());
-                self.record(link, link.call(defaults::SEND_TIMEOUT, &call).await?)
-            }
-        }
+        let ask = async {
+            let mut call = Call::script(&ASK, &[&self.key]);
+            call.arg(self.assumed());
+            self.record(link, link.call(defaults::SEND_TIMEOUT, &call).await?)
+        };
+        self.known.get(ask).await
     }
 
     /// Returns the number of shards, if any were made; makes none.
@@ -97,7 +87,7 @@ impl Shards {
     /// Returns how many are to be made where none are kept: those that this process knows, as a server may have lost
     /// them.
     pub(super) fn assumed(&self) -> u16 {
-        self.known().map_or(self.first, |(number, _)| number)
+        self.known.known().unwrap_or(self.first)
     }
 
     /// Records the number that a server has answered.
@@ -116,12 +106,8 @@ impl Shards {
             );
             return Err(Error::invalid(FIELD, wanted, allowed));
         }
-        *self.known() = Some((number, Instant::now()));
+        self.known.set(number);
         Ok(number)
-    }
-
-    fn known(&self) -> MutexGuard<'_, Option<(u16, Instant)>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

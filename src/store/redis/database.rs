@@ -146,9 +146,26 @@ impl Database {
         self.answer(shard, &call, self.limit()).await
     }
 
-    /// The time by the clock of the server that has the first shard.
+    /// The time by the clock of the server that has the first shard, or of another one while that is away.
     pub(super) async fn now(&self) -> Result<Timestamp, Error> {
-        Ok(self.read::<Vec<String>>(0, self.poll(0, "now")).await?.now)
+        let error = match self.now_at(0).await {
+            Err(error) if self.is_clustered() && error.is_transient() => error,
+            said => return said,
+        };
+        // Those that did not answer a moment ago are errors at once.
+        for shard in 1..self.shards().await? {
+            if let Ok(now) = self.now_at(shard).await {
+                return Ok(now);
+            }
+        }
+        Err(error)
+    }
+
+    async fn now_at(&self, shard: Shard) -> Result<Timestamp, Error> {
+        Ok(self
+            .read::<Vec<String>>(shard, self.poll(shard, "now"))
+            .await?
+            .now)
     }
 
     /// Whether shards are on several servers.

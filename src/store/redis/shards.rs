@@ -5,12 +5,10 @@
 //! says where its row is. Any other id of a row with a key does not: it is asked for in all shards.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use crate::redis::{Call, Link, Role};
+use crate::redis::{Call, Link, Role, ShardCount};
 use crate::store::NewRow;
 use crate::store::shard_hash;
 use crate::{Error, Key, Kind, Task, TaskId};
@@ -24,8 +22,6 @@ const MOST: u16 = 1_024;
 const SINGLE: u16 = 1;
 /// The same in a Cluster: enough for many masters to share them evenly.
 const CLUSTER: u16 = 64;
-/// How old may be what is known: a server that has lost the number is told it again.
-const KNOWN_FOR: Duration = Duration::from_secs(10);
 /// How long a call may take that asks for it.
 const LIMIT: Duration = Duration::from_secs(5);
 
@@ -80,7 +76,7 @@ pub(super) struct Shards {
     link: Arc<Link>,
     key: String,
     wanted: Option<u16>,
-    known: Mutex<Option<(u16, Instant)>>,
+    known: ShardCount,
 }
 
 impl Shards {
@@ -89,21 +85,18 @@ impl Shards {
             link,
             key,
             wanted,
-            known: Mutex::default(),
+            known: ShardCount::default(),
         }
     }
 
     /// How many there are; asks when that is not known or long ago.
     pub(super) async fn count(&self) -> Result<u16, Error> {
-        match self.known() {
-            Some((shards, at)) if at.elapsed() < KNOWN_FOR => Ok(shards),
-            _ => self.ask().await,
-        }
+        self.known.get(self.ask()).await
     }
 
     /// Asks how many there are, and says so where nothing is kept.
     pub(super) async fn ask(&self) -> Result<u16, Error> {
-        let expected = self.known().map(|(shards, _)| shards).or(self.wanted);
+        let expected = self.known.known().or(self.wanted);
         let kept = match self.kept().await? {
             Some(kept) => kept,
             None => {
@@ -128,7 +121,7 @@ impl Shards {
             );
             return Err(Role::Store.error(false, why));
         }
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some((kept, Instant::now()));
+        self.known.set(kept);
         Ok(kept)
     }
 
@@ -137,9 +130,5 @@ impl Shards {
         let mut command = redis::cmd("GET");
         command.arg(&self.key);
         self.link.call(LIMIT, &Call::command(command)).await
-    }
-
-    fn known(&self) -> Option<(u16, Instant)> {
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,7 @@
 //! Servers that forget or would, and settings and values that cannot be kept.
 
 use super::consistent::{ask, assert_consistent};
+use super::redis_server::RedisCluster;
 use super::*;
 use crate::store::Page;
 
@@ -87,6 +88,18 @@ async fn the_number_of_shards_is_fixed_when_a_prefix_is_first_used() {
         .build()
         .unwrap();
     assert_eq!(fresh.database.shards().await.unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_a_master_is_away_another_one_says_the_time() {
+    let cluster = RedisCluster::start_with(&["--cluster-node-timeout", "60000"]);
+    let store = RedisStore::new(&cluster.url()).unwrap();
+    store.check().await.unwrap();
+    let master = cluster.master_of(cluster.slot_of(&store.database.tag(0)));
+    cluster.signal(master, "STOP");
+    for _ in 0..2 {
+        store.now().await.unwrap();
+    }
 }
 
 #[tokio::test]
