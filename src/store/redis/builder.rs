@@ -41,7 +41,6 @@ impl RedisStoreBuilder {
 
     /// Over how many shards rows are spread, 1 to 1024; otherwise 1, and 64 in a Cluster. The number is fixed when the prefix
     /// is first used, and kept with the rows. Another one is refused by every call; without one what is kept counts.
-    /// what is kept.
     ///
     /// The keys of a shard are on one master of a Cluster, whose own slots are moved from master to master, so it can grow
     /// to as many masters as there are shards. Each shard is asked by itself, so more of them cost more calls.
