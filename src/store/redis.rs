@@ -44,9 +44,9 @@ const PREFIX: &str = "delayline";
 ///
 /// - When a master fails and a replica takes its place, what was acknowledged in the last moments may be gone: tasks that
 ///   were scheduled, moved or cancelled are as they were before, a finished one may run again, and one that a worker
-///   has claimed may be given to another as well. [`wait`](RedisStoreBuilder::wait) makes that rarer: a write is then an
-///   error unless so many replicas have it. It does not rule it out, as a replica that has not may still be the one that
-///   is promoted.
+///   has claimed may be given to another as well. [`wait`](RedisStoreBuilder::wait) makes that rarer: a write, but for
+///   a claim, is then an error unless so many replicas have it. It does not rule it out, as a replica that has not may
+///   still be the one that is promoted.
 /// - When a server or its machine fails, what its append-only file does not have yet is gone: a second or two with
 ///   `appendfsync everysec`, also where only the process is killed (while the disk is busy with the last second, Redis
 ///   answers and writes its file later); nothing with `always`; and all since the last snapshot without such a file. `wait`

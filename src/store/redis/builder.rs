@@ -55,8 +55,11 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// After each write waits up to `timeout` until so many replicas have it (`WAIT`); otherwise the call fails, and
-    /// whether it took effect is not known. Not waited for unless told.
+    /// After each write but a claim waits up to `timeout` until so many replicas have it (`WAIT`); otherwise the call fails,
+    /// and whether it took effect is not known. Not waited for unless told.
+    ///
+    /// Claims are not waited for: one that is an error would hold its task for a lease, with nobody to run it. One that a
+    /// failover takes back may be given to another worker as well.
     ///
     /// It takes a way to the replicas and back for every call; and while too few replicas answer, calls wait one after the
     /// other, as they share a connection. A replica that was promoted leaves one less: where that is too few, all writes to

@@ -203,7 +203,9 @@ impl<'a> Claiming<'a> {
         for (id, version) in named {
             call.arg(id.as_bytes()).arg(version.to_le_bytes().as_slice());
         }
-        let Stamped { now, found } = self.database.write::<Said>(shard, call).await?;
+        // Rows that were claimed by a call which then fails would be left to their leases, until they are given up as stalled.
+        let said = self.database.write_unconfirmed::<Said>(shard, call).await?;
+        let Stamped { now, found } = said;
         self.saw(now);
         let (claimed, wrong, looked) = found;
         for (id, head, payload) in claimed {

@@ -133,7 +133,7 @@ impl Database {
         self.answer(shard, &call, LIMIT).await
     }
 
-    /// The answer of a script that writes.
+    /// The answer of a script that writes; as many replicas have that as was asked for.
     pub(super) async fn write<T: FromRedisValue>(
         &self,
         shard: Shard,
@@ -142,6 +142,15 @@ impl Database {
         if let Some((replicas, within)) = self.settings.wait {
             call.confirmed_by(replicas, within);
         }
+        self.write_unconfirmed(shard, call).await
+    }
+
+    /// The answer of a script that writes what may as well be lost with its server, so that no replica is waited for.
+    pub(super) async fn write_unconfirmed<T: FromRedisValue>(
+        &self,
+        shard: Shard,
+        call: Call,
+    ) -> Result<Stamped<T>, Error> {
         let _writing = self.idle.writing(shard);
         self.answer(shard, &call, self.limit()).await
     }

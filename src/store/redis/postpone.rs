@@ -65,7 +65,7 @@ pub(super) async fn postpone(database: &Database, rows: &[Unreadable], pause: Du
                 let (by, lane) = index.split_once(':').unwrap_or_default();
                 call.arg(lane).arg(by).arg(*id);
             }
-            database.write::<redis::Value>(shard, call).await?;
+            database.write_unconfirmed::<redis::Value>(shard, call).await?;
         }
     }
     Ok(())

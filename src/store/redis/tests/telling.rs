@@ -201,3 +201,22 @@ async fn a_write_waits_for_replicas_where_asked() {
     replica.signal("CONT");
     add(&store, due(4)).await;
 }
+
+#[tokio::test]
+async fn a_claim_waits_for_no_replica() {
+    let server = RedisServer::start();
+    // None is there.
+    let builder = RedisStore::builder(&server.url()).shards(1);
+    let store = builder.wait(1, Duration::from_millis(10)).build().unwrap();
+    for n in 1..=4 {
+        assert!(store.insert(vec![due(n)]).await.is_err());
+    }
+    let task = store.find(&id(1).into()).await.unwrap().unwrap();
+    let arrived = store.arrive(&[wake(&task)], &claim(1)).await.unwrap().found;
+    assert_eq!(arrived.claimed.len(), 1);
+    // A row that cannot be read is set aside.
+    let mut command = redis::cmd("HSET");
+    command.arg("{delayline:tasks:0}:rows").arg(id(2).as_bytes());
+    let () = command.arg("no row").query(&mut server.admin()).unwrap();
+    assert_eq!(store.ready(&claim(9)).await.unwrap().found.len(), 2);
+}
