@@ -81,7 +81,7 @@ impl Database {
             warn!(
                 ?server, channel, %error,
                 "other processes are not told of what this one schedules, and start tasks that are due at once up to \
-                 seconds late: the account needs `+publish`, and the channel"
+                 30 s late (10 s with one shard): the account needs `+publish`, and the channel"
             );
         }
         if let Some(policy) = &policy {

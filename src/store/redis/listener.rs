@@ -17,10 +17,13 @@ use crate::task::timestamp::duration;
 const QUIET: Duration = Duration::from_secs(10);
 /// How many shards may be asked in that time.
 const SHARDS: u16 = 4;
+/// The same of any number of shards: so late are tasks of whose messages none comes.
+const LONGEST: Duration = Duration::from_secs(30);
 
 /// For how long it is believed of a shard that it has nothing due.
 pub(super) fn believed(shards: u16) -> Duration {
-    QUIET * u32::from(shards.div_ceil(SHARDS).max(1))
+    let quiet = QUIET * u32::from(shards.div_ceil(SHARDS).max(1));
+    quiet.min(LONGEST)
 }
 
 /// What is due within so long is published: before, a process that heard of nothing does not ask.
@@ -139,6 +142,12 @@ impl Heard {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_that_is_lost_costs_half_a_minute_at_the_most() {
+        let seconds = [1, 4, 8, 16, 64, 1_024].map(|shards| believed(shards).as_secs());
+        assert_eq!(seconds, [10, 10, 20, 30, 30, 30]);
+    }
 
     /// Whether what a server pushes ends a wait.
     fn wakes(text: &str) -> bool {
