@@ -155,22 +155,27 @@ impl Database {
         self.answer(shard, &call, self.limit()).await
     }
 
-    /// The time by the clock of the server that has the first shard, or of another one while that is away.
+    /// The time by the clock of a server.
     pub(super) async fn now(&self) -> Result<Timestamp, Error> {
-        let error = match self.now_at(0).await {
+        self.now_of(0).await
+    }
+
+    /// The time by the clock of the server that has a shard, or of another one while that is away.
+    pub(super) async fn now_of(&self, shard: Shard) -> Result<Timestamp, Error> {
+        let error = match self.ask_for_time(shard).await {
             Err(error) if self.is_clustered() && error.is_transient() => error,
             said => return said,
         };
         // Those that did not answer a moment ago are errors at once.
-        for shard in 1..self.shards().await? {
-            if let Ok(now) = self.now_at(shard).await {
+        for other in 0..self.shards().await? {
+            if let Ok(now) = self.ask_for_time(other).await {
                 return Ok(now);
             }
         }
         Err(error)
     }
 
-    async fn now_at(&self, shard: Shard) -> Result<Timestamp, Error> {
+    async fn ask_for_time(&self, shard: Shard) -> Result<Timestamp, Error> {
         Ok(self
             .read::<Vec<String>>(shard, self.poll(shard, "now"))
             .await?

@@ -60,6 +60,13 @@ impl Idle {
         })
     }
 
+    /// Whether an index had a row when the server of its shard was asked last.
+    pub(super) fn has_row(&self, shard: Shard, index: &str) -> bool {
+        let all = self.all();
+        let first = all.get(&shard).and_then(|known| known.firsts.get(index));
+        first.is_some_and(|first| first.first.is_some())
+    }
+
     /// How often a shard has been written to: for [`keep`](Self::keep).
     pub(super) fn writes(&self, shard: Shard) -> u64 {
         self.all().entry(shard).or_default().writes

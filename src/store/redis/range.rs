@@ -13,7 +13,7 @@ use crate::redis::{Lua, lua};
 use crate::store::Stamped;
 use crate::store::table::{By, Columns, Range, Start, Unreadable};
 use crate::task::timestamp::millis;
-use crate::{Error, Kind, Task, TaskId, Timestamp};
+use crate::{Error, Kind, State, Task, TaskId, Timestamp};
 
 static RANGE: Lua = lua!("shard.lua", "index.lua", "range.lua");
 
@@ -89,10 +89,13 @@ pub(super) async fn ranges(
         }
         asks = grouped(more);
     }
-    // Where no shard was asked, the time is carried on.
-    let now = match times.into_iter().min().or(quiet_at.into_iter().max()) {
+    let now = match times.into_iter().min() {
         Some(now) => now,
-        None => database.now().await?,
+        // Where no shard was asked, the time is carried on; but by a server's clock, which may be stepped, leases end.
+        None => match (leased(database, shards, ranges), quiet_at.into_iter().max()) {
+            (None, Some(now)) => now,
+            (shard, _) => database.now_of(shard.unwrap_or(0)).await?,
+        },
     };
     let merged = ranges
         .iter()
@@ -109,6 +112,15 @@ fn quiet(database: &Database, shards: u16, shard: Shard, ranges: &[Range]) -> Op
     let indexes = names.iter().map(|(name, within)| (name.as_str(), *within));
     let now = || database.idle.quiet(shard, indexes, believed(shards));
     is_known.then(now).flatten()
+}
+
+/// A shard that is known to have leases, if these ranges are of any.
+fn leased(database: &Database, shards: u16, ranges: &[Range]) -> Option<Shard> {
+    let mut leases = ranges
+        .iter()
+        .filter(|range| range.state == State::Running)
+        .map(index);
+    leases.find_map(|leases| (0..shards).find(|shard| database.idle.has_row(*shard, &leases)))
 }
 
 /// What calls have given where one that failed must not spoil the others: an error only if all have failed.

@@ -100,6 +100,33 @@ async fn an_idle_store_is_hardly_asked() {
     }
 }
 
+#[tokio::test]
+async fn while_a_lease_runs_each_sweep_asks_for_the_time() {
+    for shards in [1, 16] {
+        let server = RedisServer::start();
+        let store = open(&server, shards);
+        // It listens.
+        store.notified().await;
+        add(&store, due(1)).await;
+        let claimed = store.ready(&claim(1)).await.unwrap().found;
+        let mut admin = server.admin();
+        // The first time it is told the script.
+        store.now().await.unwrap();
+        let mut calls_of_sweeps = async |count: u64| {
+            store.sweep(&claim(1), &sweep()).await.unwrap();
+            let (before, _) = counted(&mut admin);
+            for _ in 0..count {
+                store.sweep(&claim(1), &sweep()).await.unwrap();
+            }
+            counted(&mut admin).0 - before
+        };
+        assert_eq!(calls_of_sweeps(20).await, 20, "{shards} shards");
+        let end = Step::end(id(1), claimed[0].version, Ending::Done);
+        assert_eq!(store.advance(&[end]).await.unwrap(), [Guarded::Done]);
+        assert_eq!(calls_of_sweeps(20).await, 0, "{shards} shards");
+    }
+}
+
 /// Changes of callers that come at once, each by itself: their answers, and how often scripts were called.
 async fn changed_at_once(
     store: &RedisStore,
