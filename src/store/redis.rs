@@ -33,7 +33,8 @@ const PREFIX: &str = "delayline";
 ///
 /// A clone is another handle of the same connections. Any number of processes may use one prefix. Times are those of the
 /// server's clock, read in the same call; in a Redis Cluster each row goes by the clock of the master that has
-/// it, so masters whose clocks differ by a second make tasks of some of them up to a second late. It connects when it is
+/// it, so masters whose clocks differ by a second make tasks of some of them up to a second late. Leases are renewed by the
+/// slowest of these clocks: they must agree to well within a third of a lease, or leases are lost. It connects when it is
 /// first needed, so that a server that is down keeps no process from starting.
 ///
 /// A service's own transaction cannot be joined here: a task is scheduled or not, whatever becomes of the service's rows.

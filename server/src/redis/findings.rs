@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use delayline::Timestamp;
 use delayline::backend::{RedisBackend, RedisCheckup};
 use delayline::redis::Node;
 use serde::Serialize;
@@ -80,6 +81,11 @@ pub(super) fn findings(
             )));
         }
     }
+    if has_rows {
+        let clocks = checkup.nodes.iter();
+        let clocks = clocks.filter_map(|node| Some((node.time?, node.address.as_str())));
+        findings.extend(clocks_apart(clocks));
+    }
     of_contents(checkup, &mut findings);
     if let Some(rows) = rows {
         of_rows(rows, &mut findings);
@@ -129,6 +135,19 @@ fn of_node(node: &Node, has_rows: bool, findings: &mut Vec<Finding>) {
              sweep, each up to a second late, or all at once by `delayline redis rebuild`"
         )));
     }
+}
+
+/// A problem if the clocks of masters differ: leases of rows are renewed by the slowest one.
+fn clocks_apart<'n>(clocks: impl Iterator<Item = (Timestamp, &'n str)> + Clone) -> Option<Finding> {
+    let ((first, slow), (last, fast)) = (clocks.clone().min()?, clocks.max()?);
+    let apart = last.millis_since(first);
+    let text = || {
+        format!(
+            "{fast}: its clock is {apart} ms ahead of that of {slow}: so much do the times of tasks differ, and so much shorter are \
+             leases that are renewed; they are lost from two thirds of a lease on"
+        )
+    };
+    (apart > CLOCKS).then(|| Finding::problem(text()))
 }
 
 fn of_contents(checkup: &RedisCheckup, findings: &mut Vec<Finding>) {
@@ -193,5 +212,28 @@ fn of_rows(rows: &Rows, findings: &mut Vec<Finding>) {
             "{} tasks are dead, until they are redriven",
             rows.dead
         )));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masters_whose_clocks_differ_are_a_problem() {
+        let apart = |clocks: &[(i64, &str)]| {
+            let clocks = clocks.iter();
+            let found =
+                clocks_apart(clocks.map(|(millis, address)| (Timestamp::from_millis(*millis), *address)));
+            found.map(|found| found.to_string())
+        };
+        assert_eq!(apart(&[]), None);
+        assert_eq!(apart(&[(5_000, "a")]), None);
+        assert_eq!(apart(&[(6_000, "a"), (5_000, "b"), (5_500, "c")]), None);
+        let said = apart(&[(6_000, "a"), (26_000, "b"), (5_000, "c")]).unwrap();
+        assert!(
+            said.starts_with("problem: b: its clock is 21000 ms ahead of that of c"),
+            "{said}"
+        );
     }
 }
