@@ -67,6 +67,9 @@ use crate::operations::{HELD, Health, Jobs};
 
 /// For how long a request may take that does not wait for tasks.
 const LIMIT: Duration = Duration::from_secs(30);
+/// How many bytes the body of a request may have that is let in without room for it, as many may wait at once; or of which
+/// each byte could become many.
+const LITTLE: usize = 64 << 10;
 
 /// What the requests are answered with.
 #[derive(Debug)]
@@ -221,7 +224,11 @@ fn interface(app: &Shared) -> OpenApiRouter<Shared> {
         .routes(routes!(forecast::show).map(&read))
         .routes(routes!(stats::show).map(&read))
         .routes(routes!(time::show).map(read))
-        .routes(routes!(claims::all_done).map(&work))
+        .routes(
+            routes!(claims::all_done)
+                .map(&work)
+                .layer(DefaultBodyLimit::max(LITTLE)),
+        )
         .routes(routes!(claims::done).map(&work))
         .routes(routes!(claims::retry).map(&work))
         .routes(routes!(claims::snooze).map(&work))
@@ -235,14 +242,12 @@ fn interface(app: &Shared) -> OpenApiRouter<Shared> {
     let take = guard(app, &[Right::Work], None);
     let listen = guard(app, &[Right::Read], None);
     let turn = guard(app, &[Right::Change], None);
-    limited
-        .routes(
-            routes!(claims::take)
-                .map(take)
-                .layer(DefaultBodyLimit::max(claims::BODY_LIMIT)),
-        )
+    let waiting = OpenApiRouter::new()
+        .routes(routes!(claims::take).map(take))
         .routes(routes!(events::listen).map(listen))
         .routes(routes!(time::advance).map(turn))
+        .layer(DefaultBodyLimit::max(LITTLE));
+    limited.merge(waiting)
 }
 
 async fn unknown() -> impl IntoResponse {

@@ -23,7 +23,7 @@ fn holding(mebibytes: usize) -> Server {
 }
 
 /// A connection of which little is under way at once, as far as its client has a say.
-async fn connected(server: &Server) -> TcpStream {
+pub(crate) async fn connected(server: &Server) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4_096).unwrap();
     socket.connect(server.address()).await.unwrap()
@@ -258,15 +258,43 @@ async fn a_page_of_large_payloads_is_shorter() {
 }
 
 #[tokio::test]
-async fn a_claim_brings_no_more_than_a_claim_needs() {
+async fn a_request_that_may_wait_brings_no_more_than_it_needs() {
     let server = Server::start();
     let kinds = vec!["k".repeat(100); 1_000];
-    let request = server
-        .request(Method::POST, "/v1/claims")
-        .json(&json!({"kinds": kinds}));
-    Answer::of(request)
-        .await
-        .refuses(413, "of a claim allowed are 64 KiB");
+    for (path, body) in [
+        ("/v1/claims", json!({"kinds": kinds})),
+        ("/v1/claims:done", json!({"claims": kinds})),
+        ("/v1/time/advance", json!({"by": " ".repeat(100 << 10)})),
+    ] {
+        server
+            .post(path, body)
+            .await
+            .refuses(413, "of claims and turns of the clock allowed are 64 KiB");
+    }
+}
+
+#[tokio::test]
+async fn an_array_of_more_tasks_than_are_allowed_is_not_read_to_its_end() {
+    let server = Server::start();
+    let of = async |count: usize| {
+        let request = server.request(Method::POST, "/v1/tasks");
+        let body = format!("[{}{{}}]", "{},".repeat(count - 1));
+        Answer::of(request.header("content-type", "application/json").body(body)).await
+    };
+    let before = server.resident();
+    let refused = of((15 * MIB) / 3).await;
+    // Else its answer is too long to be shown.
+    assert_eq!(refused.status, 400);
+    refused.refuses(
+        400,
+        "invalid length 10001, expected an array of up to 10000 tasks",
+    );
+    let grown = server.resident().saturating_sub(before);
+    // The body, and twice of it while it came.
+    assert!(grown < 64 * MIB, "{grown} bytes more are in memory");
+    let answered = of(10_000).await.body;
+    let answered = answered.as_array().unwrap();
+    assert!(answered.len() == 10_000 && answered[9_999]["field"] == "after");
 }
 
 /// How many requests wait for a receiver, and the most that ever did.

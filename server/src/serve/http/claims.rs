@@ -34,9 +34,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// How many kinds a request for tasks may name: many may wait at once.
 const MOST_KINDS: usize = 100;
 
-/// How many bytes the body of a request for tasks may have: many may wait at once.
-pub(super) const BODY_LIMIT: usize = 64 << 10;
-
 /// What a worker wants.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

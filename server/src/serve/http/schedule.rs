@@ -69,7 +69,7 @@ pub(super) async fn put(
     one(&app, &caller, &within, named, body).await
 }
 
-/// Schedules a task, or an array of tasks.
+/// Schedules a task, or an array of up to 10,000.
 #[utoipa::path(
     post,
     path = "/v1/tasks",

@@ -126,7 +126,8 @@ async fn hold(kept: &mut Option<Kept>, bytes: usize, room: &Share) -> bool {
 }
 
 fn too_large() -> Problem {
-    let detail = "the body is larger than http.body_limit allows; of a claim allowed are 64 KiB";
+    let detail =
+        "the body is larger than http.body_limit allows; of claims and turns of the clock allowed are 64 KiB";
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
 }
 

@@ -9,8 +9,8 @@ use axum::http::request::Parts;
 use delayline::store::{Target, When};
 use delayline::{Key, Kind, NewTask};
 use serde::Deserialize;
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use utoipa::openapi::schema::{AllOfBuilder, ArrayBuilder, ObjectBuilder, OneOfBuilder};
 use utoipa::openapi::{Ref, RefOr, Schema};
@@ -27,6 +27,9 @@ use crate::serve::config::Right;
 use crate::serve::traces::{Create, Place};
 use crate::span::Span;
 use crate::time::Time;
+
+/// How many tasks an array has at the most.
+const MOST: usize = 10_000;
 
 /// A task to schedule.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -195,7 +198,7 @@ impl PartialSchema for Tasks {
         let one: RefOr<Schema> = AllOfBuilder::new().item(task).item(with_kind).into();
         OneOfBuilder::new()
             .item(one.clone())
-            .item(ArrayBuilder::new().items(one))
+            .item(ArrayBuilder::new().items(one).max_items(Some(MOST)))
             .into()
     }
 }
@@ -221,8 +224,17 @@ impl<'de> Deserialize<'de> for Tasks {
                 TaskBody::deserialize(MapAccessDeserializer::new(map)).map(|task| Tasks::One(Box::new(task)))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Tasks, A::Error> {
-                Vec::deserialize(SeqAccessDeserializer::new(seq)).map(Tasks::Many)
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Tasks, A::Error> {
+                let mut tasks = Vec::new();
+                while let Some(task) = seq.next_element()? {
+                    // A task takes much more memory than the three bytes that may say it.
+                    if tasks.len() == MOST {
+                        let allowed = format!("an array of up to {MOST} tasks");
+                        return Err(A::Error::invalid_length(MOST + 1, &allowed.as_str()));
+                    }
+                    tasks.push(task);
+                }
+                Ok(Tasks::Many(tasks))
             }
         }
         deserializer.deserialize_any(Either)
