@@ -235,16 +235,14 @@ impl Serve {
             // An error is a defect of its own, which the log has.
             let _ended = receiving.await;
         }
-        let served = tokio::time::timeout(stop_timeout, serving).await;
-        if served.is_err() {
-            tracing::warn!("requests were still under way at the end of the stop timeout, and are cut off");
-        }
-        if tokio::time::timeout(stop_timeout, app.jobs.have_ended())
-            .await
-            .is_err()
-        {
+        let ended = tokio::time::timeout(stop_timeout, async {
+            let _ended = serving.await;
+            // Which requests may begin.
+            app.jobs.have_ended().await;
+        });
+        if ended.await.is_err() {
             tracing::warn!(
-                "changes in bulk were still under way at the end of the stop timeout, and are cut off"
+                "requests or changes in bulk were still under way at the end of the stop timeout, and are cut off"
             );
         }
         running.workers.have_ended().await?;

@@ -169,8 +169,9 @@ impl Job {
         self.view.borrow().state == JobState::Running
     }
 
-    pub(crate) fn is_to_stop(&self) -> bool {
-        self.view.borrow().stopped_by.is_some()
+    /// Waits until it is stopped.
+    pub(crate) async fn is_to_stop(&self) {
+        self.until(|view| view.stopped_by.is_some()).await;
     }
 
     /// Stops it on behalf of `actor`, and waits until what is under way has ended. Of several the first one counts.
@@ -186,9 +187,12 @@ impl Job {
     }
 
     async fn has_ended(&self) {
-        let ended = |view: &JobView| view.state != JobState::Running;
+        self.until(|view| view.state != JobState::Running).await;
+    }
+
+    async fn until(&self, is_so: impl FnMut(&JobView) -> bool) {
         // It is sent by what this holds.
-        let _ = self.view.subscribe().wait_for(ended).await;
+        let _ = self.view.subscribe().wait_for(is_so).await;
     }
 
     /// Records that more tasks were found to match, and what came of more changes.
@@ -280,7 +284,7 @@ mod tests {
         let stopping = async { tokio::join!(job.stop("page:operator"), jobs.have_ended()) };
         let mut stopping = std::pin::pin!(stopping);
         assert!(stopping.as_mut().now_or_never().is_none());
-        assert!(job.is_to_stop());
+        assert!(job.is_to_stop().now_or_never().is_some());
         let two = Answers {
             done: 2,
             ..Answers::default()

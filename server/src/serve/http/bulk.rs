@@ -181,12 +181,14 @@ impl Follower for Turns {
     type Permit = OwnedSemaphorePermit;
 
     async fn next_step(&self) -> Option<OwnedSemaphorePermit> {
-        let is_to_stop = || self.job.is_to_stop() || *self.app.stopping.borrow();
-        if is_to_stop() {
-            return None;
+        let mut stopping = self.app.stopping.clone();
+        tokio::select! {
+            biased;
+            () = self.job.is_to_stop() => None,
+            // Also when the sender is gone.
+            _ = stopping.wait_for(|stop| *stop) => None,
+            room = self.app.room_for_many.wait(HELD) => room,
         }
-        let room = self.app.room_for_many.wait(HELD).await;
-        room.filter(|_| !is_to_stop())
     }
 
     fn record(&self, found: usize, answers: &Answers) {

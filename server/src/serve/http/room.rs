@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// For how long a request waits for room.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// For how long what waits longer does so before others have their turn: less than they wait.
+const TURN: Duration = Duration::from_secs(1);
 /// What a scrape of metrics holds: more than all series of as many kinds as are told apart.
 pub(super) const A_SCRAPE: usize = 4 << 20;
 /// How many scrapes are answered at once.
@@ -68,9 +70,15 @@ impl Room {
         }
     }
 
-    /// Waits until there is room for so many bytes, where no client waits.
+    /// Waits until there is room for so many bytes, for however long: by turns, as what waits keeps what is free from all
+    /// others, and nobody may end soon.
     pub(super) async fn wait(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        self.all.wait(bytes).await
+        loop {
+            if let Ok(held) = timeout(TURN, self.all.wait(bytes)).await {
+                return held;
+            }
+            sleep(TURN).await;
+        }
     }
 }
 
@@ -242,6 +250,24 @@ mod tests {
         let waits = room.hold(1);
         assert!(waits.await.is_none());
         assert_eq!(begin.elapsed(), PATIENCE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_for_long_leaves_others_what_is_free() {
+        let room = Room::new(4, false);
+        let share = room.of("");
+        let slow = share.hold(1).await.unwrap();
+        let waits = [room.wait(4), room.wait(4), room.wait(4)];
+        let (all, ()) = tokio::join!(futures_util::future::join_all(waits), async {
+            for _ in 0..9 {
+                let begin = Instant::now();
+                drop(share.hold(3).await.unwrap());
+                assert!(begin.elapsed() <= TURN);
+                sleep(Duration::from_millis(700)).await;
+            }
+            drop(slow);
+        });
+        assert!(all.iter().all(Option::is_some));
     }
 
     #[tokio::test(start_paused = true)]

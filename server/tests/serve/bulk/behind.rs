@@ -2,9 +2,12 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use super::schedule_many;
 use crate::access::TOKENS;
+use crate::memory::connected;
 use crate::server::{ANY_PORT, Answer, Server};
 
 fn all() -> Value {
@@ -140,6 +143,50 @@ async fn a_server_that_stops_stops_it_and_the_next_does_not_know_it() {
     assert!(left > 1_000, "{left}");
     let path = begin_to_cancel(&server).await;
     assert_eq!(ended(&server, &path).await["changed"], left);
+}
+
+/// A job that waits for room, as two clients do not read the lists that they have asked for.
+async fn begun_behind_slow_readers() -> (Server, String, Vec<TcpStream>) {
+    let server = Server::configured(&format!("{ANY_PORT}[worker]\nstop_timeout = \"2s\""));
+    schedule_many(&server, "k", 6_000).await;
+    let large = json!({"at": "2099-01-01T00:00:00Z", "payload": "x".repeat((1 << 20) - 2)});
+    for key in 0..16 {
+        let path = format!("/v1/tasks/large/{key}");
+        server.put(&path, large.clone()).await.is(201, "new");
+    }
+    let path = begin_to_cancel(&server).await;
+    let mut readers = Vec::new();
+    for _ in 0..2 {
+        let mut reader = connected(&server).await;
+        let request = b"GET /v1/tasks?kind=large HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        reader.write_all(request).await.unwrap();
+        let mut begins = [0; 12];
+        reader.read_exact(&mut begins).await.unwrap();
+        assert_eq!(&begins, b"HTTP/1.1 200");
+        readers.push(reader);
+    }
+    (server, path, readers)
+}
+
+#[tokio::test]
+async fn one_that_waits_for_room_leaves_it_to_others_and_can_be_stopped() {
+    let (server, path, _readers) = begun_behind_slow_readers().await;
+    let list = server.get("/v1/tasks?kind=k&limit=1").await;
+    assert_eq!(list.status, 200, "{list:?}");
+    let stopped = stop(&server, &path).await;
+    assert_eq!(
+        (stopped.status.as_u16(), &stopped.body["state"]),
+        (200, &json!("stopped")),
+        "{stopped:?}"
+    );
+}
+
+#[tokio::test]
+async fn one_that_waits_for_room_ends_with_its_server() {
+    let (mut server, _, _readers) = begun_behind_slow_readers().await;
+    server.terminate();
+    assert!(server.ended().success());
+    assert!(server.log().contains("state=Stopped"), "{}", server.log());
 }
 
 #[tokio::test]
