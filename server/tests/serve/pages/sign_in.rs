@@ -157,6 +157,14 @@ async fn each_action_takes_its_right() {
         assert_eq!(refused.status, StatusCode::FORBIDDEN, "{verb}");
         refused.says("may not read");
     }
+    let unfinished = "/bulk/check?verb=cancel&kind=k&state=dead";
+    let list = changer.get(unfinished).await;
+    let paused = [("kind", "k"), ("until", "tomorrow")];
+    let kinds = changer.post("/kinds/pause", &paused).await;
+    for refused in [list, kinds] {
+        assert_eq!(refused.status, StatusCode::FORBIDDEN, "{refused:?}");
+        refused.says("may not read");
+    }
 }
 
 #[tokio::test]

@@ -19,6 +19,7 @@ use super::words::{Moment, Said, lasted, said};
 use super::wrong::Wrong;
 use crate::digits::grouped;
 use crate::operations::{KindView, PausedView, state_name};
+use crate::serve::config::Right;
 use crate::serve::recent::{OfKind, Recent, Spread, Tally};
 use crate::time::{Time, now};
 
@@ -143,6 +144,8 @@ async fn shown(
     wrong: Wrong,
     filled: Filled,
 ) -> Result<Response, Problem> {
+    // Also where a form is shown once more.
+    visitor.caller.need(Right::Read)?;
     let after = fields.one("after").map(Kind::from);
     let operations = visitor.caller.operations(app);
     let mut found = operations.kinds(after.as_ref(), KINDS + 1).await?;

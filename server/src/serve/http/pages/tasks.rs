@@ -18,6 +18,7 @@ use super::wanted::{Choice, DUE, Wanted, choices, cursor, kinds};
 use super::words::Moment;
 use super::wrong::Wrong;
 use crate::operations::{Bounds, KINDS, Operations, Position, state_name};
+use crate::serve::config::Right;
 use crate::time::now;
 
 /// How many tasks a page has, and of each state where a page is of all.
@@ -142,6 +143,8 @@ pub(super) async fn again(
 }
 
 async fn listed(app: &Shared, visitor: Visitor, fields: &Fields, wrong: Wrong) -> Result<Response, Problem> {
+    // Also where it is shown again.
+    visitor.caller.need(Right::Read)?;
     let wanted = Wanted::of(fields)?;
     let operations = visitor.caller.operations(app);
     let (after, now) = (cursor(fields)?, now());
