@@ -93,6 +93,40 @@ async fn an_error_that_is_within_another_one_is_counted_before_it_is_redriven() 
 }
 
 #[tokio::test]
+async fn an_error_of_several_lines_is_changed_as_browsers_send_it() {
+    let server = Server::start();
+    let browser = Browser::new(&server);
+    // As Python says them, and as Windows does.
+    dead(&server, "python", "Traceback:\n\tline 7\nno paper", 2).await;
+    dead(&server, "windows", "no paper\r\nline 7", 1).await;
+    for (kind, count) in [("python", "2"), ("windows", "1")] {
+        let page = browser.get(&format!("/dead?kind={kind}")).await;
+        page.says(&format!("Redrive {count}</button>"));
+        let fields = page.form("/bulk");
+        let sent: Vec<_> = fields
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.replace("\r\n", "\n").replace('\n', "\r\n")))
+            .collect();
+        let mut sent: Vec<_> = sent.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        sent.push(("verb", "redrive"));
+        let done = browser.post("/bulk", &sent).await;
+        let told = browser.get(done.location()).await;
+        told.says(&format!(r#"<dt class="count">{count}</dt><dd>redriven"#));
+    }
+}
+
+#[tokio::test]
+async fn an_error_that_may_be_within_the_rest_of_another_one_is_counted_first() {
+    let server = Server::start();
+    let browser = Browser::new(&server);
+    dead(&server, "mail", "no paper", 1).await;
+    dead(&server, "mail", "the printer says:\r\nno paper", 2).await;
+    let page = browser.get("/dead").await;
+    page.does_not_say("Redrive 1</button>");
+    page.says("Redrive 2</button>");
+}
+
+#[tokio::test]
 async fn the_menu_of_every_page_tells_how_many_are_dead() {
     let server = Server::start();
     let browser = Browser::new(&server);

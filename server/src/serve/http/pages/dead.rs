@@ -53,6 +53,8 @@ struct Group {
     label: String,
     /// Those that it stands for, as a search.
     search: String,
+    /// Whether the errors may go on after what is shown.
+    is_cut: bool,
     /// Whether a change is of these alone, so that it need not be counted first.
     is_exact: bool,
 }
@@ -67,8 +69,8 @@ impl Group {
         let mut others = groups
             .iter()
             .filter(|other| other.kind == self.kind && other.error != self.error);
-        // Of a long one not all is known.
-        !others.any(|other| other.error.contains(&self.error) || other.error.len() + 4 > SHOWN)
+        // Of one that is cut not all is known.
+        !others.any(|other| other.error.contains(&self.error) || other.is_cut)
     }
 }
 
@@ -76,6 +78,7 @@ impl Group {
 struct Seen {
     kind: Kind,
     error: String,
+    is_cut: bool,
     id: String,
     label: String,
 }
@@ -83,16 +86,25 @@ struct Seen {
 impl From<Task> for Seen {
     fn from(task: Task) -> Self {
         let id = task.id.to_string();
-        let mut error = task.last_error.unwrap_or_default();
-        error.truncate(error.floor_char_boundary(SHOWN));
+        let error = task.last_error.unwrap_or_default();
+        let (error, is_cut) = searched(&error);
         Self {
             kind: task.kind,
-            // As a search has it.
-            error: error.trim().to_owned(),
+            error: error.to_owned(),
+            is_cut,
             label: task.key.map_or_else(|| id.clone(), |key| key.to_string()),
             id,
         }
     }
+}
+
+/// The beginning of an error as a search has it, up to what no form of a browser brings back as it was; and whether the
+/// error goes on.
+fn searched(error: &str) -> (&str, bool) {
+    let error = error.trim();
+    let shown = &error[..error.floor_char_boundary(SHOWN)];
+    let shown = shown.split(['\r', '\0']).next().unwrap_or_default();
+    (shown.trim_end(), shown.len() < error.len())
 }
 
 fn groups(seen: Vec<Seen>, are_all: bool) -> Vec<Group> {
@@ -100,6 +112,7 @@ fn groups(seen: Vec<Seen>, are_all: bool) -> Vec<Group> {
     for Seen {
         kind,
         error,
+        is_cut,
         id,
         label,
     } in seen
@@ -119,9 +132,11 @@ fn groups(seen: Vec<Seen>, are_all: bool) -> Vec<Group> {
                 id,
                 label,
                 search: wanted.search().finish(),
+                is_cut: false,
                 is_exact: false,
             });
         group.tasks += 1;
+        group.is_cut |= is_cut;
     }
     let mut groups: Vec<_> = groups.into_values().collect();
     for at in 0..groups.len() {

@@ -17,7 +17,8 @@ pub(super) struct Fields(Vec<(String, String)>);
 impl Fields {
     pub(super) fn parse(text: &[u8]) -> Self {
         let fields = form_urlencoded::parse(text).into_owned();
-        let trimmed = fields.map(|(name, value)| (name, value.trim().to_owned()));
+        // A browser sends each line break of a form as these two.
+        let trimmed = fields.map(|(name, value)| (name, value.trim().replace("\r\n", "\n")));
         Self(trimmed.filter(|(_, value)| !value.is_empty()).collect())
     }
 
