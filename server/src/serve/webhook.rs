@@ -3,6 +3,7 @@
 mod answer;
 mod guard;
 mod headers;
+mod repeated;
 mod shortage;
 mod signature;
 
@@ -14,6 +15,7 @@ use reqwest::{Client, Response, redirect};
 use url::Url;
 
 pub(crate) use self::guard::Guard;
+use self::repeated::Repeated;
 use self::shortage::shortage;
 pub(crate) use self::signature::Secrets;
 use super::config::Endpoint;
@@ -28,7 +30,7 @@ pub(crate) const MARGIN: Duration = Duration::from_secs(5);
 /// How much of an answer is read, in bytes: when it is read to its end, its connection serves the next attempt too.
 const MOST_READ: usize = 64 << 10;
 /// How much of it is inspected: more than is kept, as a removed secret is longer than its replacement.
-const LOOKED_AT: usize = 1 << 10;
+const LOOKED_AT: usize = 16 << 10;
 /// How long a task waits that could not be posted for want of sockets.
 const SHORTAGE: Duration = Duration::from_secs(1);
 /// How long an idle connection is kept: less than the five seconds of many servers, as a task that is posted while they
@@ -39,6 +41,7 @@ const IDLE: Duration = Duration::from_secs(4);
 pub(super) struct Webhook {
     client: Client,
     url: Url,
+    repeated: Repeated,
     secrets: Secrets,
     /// How long an attempt may take.
     limit: Duration,
@@ -65,6 +68,7 @@ impl Webhook {
         Ok(Self {
             client,
             url: url.url().clone(),
+            repeated: Repeated::of(url.url()),
             secrets,
             limit,
         })
@@ -109,6 +113,7 @@ impl Webhook {
         let retry_after = retry_after.as_ref().and_then(|value| value.to_str().ok());
         let said = beginning(response).await;
         let said = self.secrets.hide(&String::from_utf8_lossy(&said));
+        let said = self.repeated.hide(said);
         answer::outcome(status, retry_after, &said, SystemTime::now())
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use axum::http::StatusCode;
+use axum::Router;
+use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use delayline::Timestamp;
 use reqwest::Method;
@@ -278,6 +279,12 @@ async fn no_secret_is_told() {
         (StatusCode::UNAUTHORIZED, said).into_response()
     })
     .await;
+    // As frameworks do with a path that they do not know.
+    let unrouted = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let unrouted_at = unrouted.local_addr().unwrap();
+    let says = async |uri: Uri| (StatusCode::NOT_FOUND, format!("Cannot POST {uri}"));
+    let router = Router::new().fallback(says);
+    let unrouted = tokio::spawn(async move { axum::serve(unrouted, router).await.unwrap() });
     let closed = TcpListener::bind("127.0.0.1:0")
         .await
         .unwrap()
@@ -291,6 +298,7 @@ async fn no_secret_is_told() {
         ANY_PORT,
         "[webhooks]\nallow = [\"127.0.0.1\"]\n",
         &kind("answered", &receiver.url()),
+        &kind("unrouted", &format!("http://{unrouted_at}/hooks/${{HOOK_PATH}}")),
         &kind("closed", &format!("http://{closed}/")),
         &kind("unknown", "http://nowhere.invalid/"),
     ]
@@ -300,12 +308,15 @@ async fn no_secret_is_told() {
     let mut command = command(folder.path());
     command.args(["--config", "c"]).env("RUST_LOG", "trace");
     command.env("HOOK_SECRET", SECRET).env("HOOK_TOKEN", "hunter2");
+    // Of which the beginning alone would be no secret that is known.
+    command.env("HOOK_PATH", format!("T0/XoP42pQ9{}", "x".repeat(4_000)));
     let server = Server::run(folder, command);
     for (kind, reason) in [
         (
             "answered",
             "answered 401 Unauthorized: this is not signed with whsec_…",
         ),
+        ("unrouted", "answered 404 Not Found: Cannot POST …"),
         ("closed", "no answer: Connection refused"),
         // It may take a name server longer than it is waited for.
         ("unknown", "no answer"),
@@ -315,9 +326,13 @@ async fn no_secret_is_told() {
         let dead = server.until(&path, |task| task["state"] == "dead").await;
         let said = dead["last_error"].as_str().unwrap();
         assert!(said.starts_with(reason) && !said.contains("hunter2"), "{said}");
+        assert!(!said.contains("XoP42pQ9"), "{said}");
     }
+    unrouted.abort();
     let log = server.log();
     assert!(log.contains("a task is dead"), "{log}");
     let base64 = SECRET.strip_prefix("whsec_").unwrap();
-    assert!(!log.contains(base64) && !log.contains("hunter2"), "{log}");
+    for secret in [base64, "hunter2", "XoP42pQ9"] {
+        assert!(!log.contains(secret), "{log}");
+    }
 }
