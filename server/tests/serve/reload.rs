@@ -246,8 +246,19 @@ async fn tokens_are_let_in_and_shut_out() {
         "{said}"
     );
     assert_eq!((status("reader").await, status("shop").await), (200, 200));
+    let listens = server.request(Method::GET, "/v1/events").bearer_auth("reader");
+    let mut hears = listens.send().await.unwrap();
+    let schedules = async |key: &str| {
+        let request = server.request(Method::PUT, &format!("/v1/tasks/k/{key}"));
+        let request = request.bearer_auth("shop").json(&json!({"after": "1h"}));
+        Answer::of(request).await.is(201, "new");
+    };
+    schedules("1").await;
+    assert!(hears.chunk().await.unwrap().is_some());
     server.reload(&tokens(&[shop])).await;
     assert_eq!((status("reader").await, status("shop").await), (401, 200));
+    schedules("2").await;
+    assert_eq!(hears.chunk().await.unwrap(), None, "nor is it told what happens");
 }
 
 #[tokio::test(flavor = "multi_thread")]

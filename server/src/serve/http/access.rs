@@ -10,7 +10,7 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use delayline::Kind;
+use delayline::{Kind, Timestamp};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
@@ -50,6 +50,8 @@ pub(super) struct Caller {
     /// What it asks: `api` or `page`.
     face: &'static str,
     token: Option<Arc<Token>>,
+    /// When its session ends, if it has one.
+    until: Option<Timestamp>,
 }
 
 impl Scope for Token {
@@ -66,8 +68,24 @@ impl Scope for Token {
 impl Caller {
     /// A caller of a face, with its token where there are tokens; without one it may do everything.
     pub(super) fn of(face: &'static str, token: Option<&Arc<Token>>) -> Self {
-        let token = token.cloned();
-        Self { face, token }
+        Self {
+            face,
+            token: token.cloned(),
+            until: None,
+        }
+    }
+
+    /// The same caller, in a session until a time.
+    pub(super) fn until(self, until: Timestamp) -> Self {
+        Self {
+            until: Some(until),
+            ..self
+        }
+    }
+
+    /// Whether its session has ended.
+    pub(super) fn has_ended(&self, now: Timestamp) -> bool {
+        self.until.is_some_and(|until| until <= now)
     }
 
     /// The name of its token.
@@ -162,6 +180,14 @@ impl Access {
     /// Whether every caller is let in that reaches the server.
     pub(super) fn is_open(&self) -> bool {
         self.allowed().tokens.is_empty()
+    }
+
+    /// Whether a caller that was let in still is, with the same rights.
+    pub(super) fn still_lets_in(&self, caller: &Caller) -> bool {
+        match &caller.token {
+            Some(token) => self.allowed().tokens.contains(token),
+            None => self.is_open(),
+        }
     }
 
     pub(super) fn digests(&self) -> Vec<[u8; 32]> {

@@ -1,6 +1,7 @@
 //! What becomes of tasks, told while it happens.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use axum::extract::{Extension, State};
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -11,12 +12,13 @@ use serde::Deserialize;
 use tokio::sync::watch;
 use utoipa::IntoParams;
 
-use super::Shared;
 use super::access::Caller;
 use super::body::Search;
 use super::problem::{Problem, Refusals};
+use super::{Current, Shared};
 use crate::operations::{TaskView, state_name};
 use crate::schemas;
+use crate::time::now;
 
 /// Of which tasks.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -34,19 +36,22 @@ struct Feed {
     caller: Caller,
     kind: Option<Kind>,
     stopping: watch::Receiver<bool>,
+    /// Whether another configuration holds than the one by which its caller was let in.
+    replaced: watch::Receiver<Arc<Current>>,
     /// What comes after it was said that something is missing.
     held: Option<Task>,
 }
 
 /// Hears what becomes of tasks through this server, from now on, as server-sent events: each is named by the state of its
-/// task, and has the task without its payload. An event `missed` says how many were left out, as they came too fast.
+/// task, and has the task without its payload. An event `missed` says how many were left out, as they came too fast. They end
+/// when the configuration is another one: whom it lets in asks again.
 #[utoipa::path(
     get,
     path = "/v1/events",
     tag = "tasks",
     params(Wanted),
     responses(
-        (status = 200, description = "Events, until the client goes away or the server stops", body = String, content_type = "text/event-stream"),
+        (status = 200, description = "Events, until the client goes away, the server stops, or its configuration is another one", body = String, content_type = "text/event-stream"),
         Refusals
     )
 )]
@@ -58,11 +63,17 @@ pub(super) async fn listen(
     let kind = wanted.kind.map(Kind::from);
     kind.as_ref().map_or(Ok(()), Kind::check)?;
     kind.as_ref().map_or(Ok(()), |kind| caller.reach(kind))?;
+    let mut replaced = app.current.subscribe();
+    // Between the look at its token and this.
+    if !app.access.still_lets_in(&caller) {
+        replaced.mark_changed();
+    }
     let feed = Feed {
         events: app.scheduler.events(),
         caller,
         kind,
         stopping: app.stopping.clone(),
+        replaced,
         held: None,
     };
     let events = stream::unfold(feed, |mut feed| async move {
@@ -87,14 +98,19 @@ impl Feed {
         }
     }
 
-    /// The next one of the kind; none, if the server stops.
+    /// The next one of the kind; none, if the server stops, or its caller has to be let in anew.
     async fn task(&mut self) -> Option<Task> {
         loop {
             let task = tokio::select! {
                 biased;
                 _ = self.stopping.wait_for(|stopping| *stopping) => return None,
+                // It asks again, by what holds from now on.
+                _ = self.replaced.changed() => return None,
                 task = self.events.next() => task?,
             };
+            if self.caller.has_ended(now()) {
+                return None;
+            }
             let is_wanted = self.kind.as_ref().is_none_or(|kind| *kind == task.kind);
             if is_wanted && self.caller.reaches(&task.kind) {
                 return Some(task);

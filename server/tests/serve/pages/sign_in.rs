@@ -1,11 +1,12 @@
 //! Signing in, and what a token may.
 
-use reqwest::{Method, StatusCode};
+use reqwest::{Method, Response, StatusCode};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::browser::Browser;
 use crate::server::{ANY_PORT, Answer, Server};
+use crate::test_clock::standing;
 
 /// The configuration with tokens that are their own names.
 pub(super) fn tokens(names: &[(&str, &str)]) -> String {
@@ -42,6 +43,13 @@ pub(super) async fn scheduled_by(server: &Server, token: &str) -> String {
     let request = request.bearer_auth(token).json(&json!({"after": "1h"}));
     let answer = Answer::of(request).await;
     answer.is(201, "new")["id"].as_str().unwrap().to_owned()
+}
+
+/// Changes the task that was scheduled.
+async fn change(server: &Server, verb: &str) {
+    let request = server.request(Method::POST, &format!("/v1/tasks/k/1/{verb}"));
+    let request = request.bearer_auth("operator").json(&json!({}));
+    Answer::of(request).await.is(200, "done");
 }
 
 #[tokio::test]
@@ -195,6 +203,47 @@ async fn a_session_holds_at_each_server_with_the_same_tokens_until_it_is_ended()
         "{cookie}"
     );
     assert_eq!(browser.get("/").await.status, StatusCode::SEE_OTHER);
+}
+
+/// What a page hears while it is looked at.
+async fn live(server: &Server, browser: &Browser) -> Response {
+    let request = server.request(Method::GET, "/live");
+    let request = request.header("cookie", browser.cookie().unwrap());
+    let live = request.send().await.unwrap();
+    assert_eq!(live.status(), StatusCode::OK);
+    live
+}
+
+#[tokio::test]
+async fn a_page_hears_nothing_after_its_session() {
+    let config = usual();
+    let server = standing(config.strip_prefix(ANY_PORT).unwrap());
+    let reader = signed_in(&server, "reader").await;
+    let mut hears = live(&server, &reader).await;
+    scheduled(&server).await;
+    assert!(hears.chunk().await.unwrap().is_some());
+    let turn = async |by: &str| {
+        let request = server.request(Method::POST, "/v1/time/advance");
+        let turned = Answer::of(request.bearer_auth("operator").json(&json!({"by": by}))).await;
+        assert_eq!(turned.status, StatusCode::OK, "{turned:?}");
+    };
+    turn("11h").await;
+    change(&server, "run").await;
+    assert!(hears.chunk().await.unwrap().is_some());
+    turn("1h").await;
+    change(&server, "cancel").await;
+    assert_eq!(hears.chunk().await.unwrap(), None);
+
+    // All sessions end with other tokens.
+    let reader = signed_in(&server, "reader").await;
+    let mut hears = live(&server, &reader).await;
+    let fewer = tokens(&[("operator", "\"schedule\""), ("reader", "\"read\"")]);
+    server.reload(&fewer).await;
+    scheduled(&server).await;
+    assert_eq!(hears.chunk().await.unwrap(), None);
+    let again = [("accept", "text/event-stream")];
+    let again = reader.send(Method::GET, "/live", &[], &again).await;
+    assert_eq!(again.status, StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test]

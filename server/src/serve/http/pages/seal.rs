@@ -59,15 +59,15 @@ impl Seal {
         Some(URL_SAFE_NO_PAD.encode([&nonce[..], &sealed].concat()))
     }
 
-    /// The token of a session that has not ended.
-    pub(super) fn open(&self, session: &str, now: Timestamp) -> Option<String> {
+    /// The token of a session that has not ended, and when it ends.
+    pub(super) fn open(&self, session: &str, now: Timestamp) -> Option<(String, Timestamp)> {
         let bytes = URL_SAFE_NO_PAD.decode(session).ok()?;
         let (nonce, sealed) = bytes.split_first_chunk::<NONCE>()?;
         let text = self.sessions.decrypt(&Nonce::from(*nonce), sealed).ok()?;
         let text = String::from_utf8(text).ok()?;
         let (until, token) = text.split_once('.')?;
         let until = Timestamp::from_millis(until.parse().ok()?);
-        (now < until).then(|| token.to_owned())
+        (now < until).then(|| (token.to_owned(), until))
     }
 
     /// What the forms of a session have in them: another page can have a browser send a form, but not read this.
@@ -110,8 +110,8 @@ mod tests {
     fn servers_with_the_same_tokens_know_each_others_sessions_until_they_end() {
         let session = seal(&[1, 2]).close("a token", LATER).unwrap();
         assert_eq!(
-            seal(&[2, 1]).open(&session, NOW).as_deref(),
-            Some("a token"),
+            seal(&[2, 1]).open(&session, NOW),
+            Some(("a token".to_owned(), LATER)),
             "whatever their order"
         );
         assert_eq!(seal(&[1, 2]).open(&session, LATER), None, "it has ended");

@@ -44,10 +44,10 @@ impl Visitor {
                 origin,
             }));
         }
-        let token = app.pages.seal().open(session, now());
-        let holder = token.and_then(|token| app.access.holder(&token));
-        Ok(holder.map(|holder| Self {
-            caller: Caller::of("page", Some(&holder)),
+        let opened = app.pages.seal().open(session, now());
+        let known = opened.and_then(|(token, until)| Some((app.access.holder(&token)?, until)));
+        Ok(known.map(|(holder, until)| Self {
+            caller: Caller::of("page", Some(&holder)).until(until),
             name: Some(holder.name.clone()),
             csrf: app.pages.seal().form(session),
             signs: Signs::default(),
