@@ -75,7 +75,7 @@ impl Caller {
         }
     }
 
-    /// The same caller, in a session until a time.
+    /// Gives it a session until a time.
     pub(super) fn until(self, until: Timestamp) -> Self {
         Self {
             until: Some(until),
