@@ -340,6 +340,12 @@ impl fmt::Debug for Clock {
 #[derive(Debug)]
 pub struct Spawned(JoinHandle<()>);
 
+impl Spawned {
+    pub(crate) fn has_ended(&self) -> bool {
+        self.0.is_finished()
+    }
+}
+
 impl Drop for Spawned {
     fn drop(&mut self) {
         self.0.abort();

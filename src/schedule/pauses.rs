@@ -1,13 +1,13 @@
 //! What a process knows of paused kinds.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tracing::{info, warn};
 
-use crate::clock::{Clock, Moment};
-use crate::store::{Store, paused, unanswered};
+use crate::clock::{Clock, Moment, Spawned};
+use crate::store::{Paused, Store, paused, unanswered};
 use crate::{Error, Kind, Timestamp, defaults};
 
 /// What this process has heard of pauses. The store is asked only where something is about to start, so an idle process
@@ -17,6 +17,8 @@ pub(crate) struct Pauses {
     heard: Mutex<Heard>,
     /// One asks on behalf of all.
     asking: tokio::sync::Mutex<()>,
+    /// The removal of pauses that are over.
+    removing: Mutex<Option<Spawned>>,
 }
 
 #[derive(Debug, Default)]
@@ -57,9 +59,23 @@ impl Pauses {
         !self.heard().until.is_empty()
     }
 
+    /// The kinds that are paused, by name. Those pauses that are over are removed, one time after the other, and nothing waits
+    /// for it: their rows may be locked.
+    pub(crate) async fn all(&self, store: &Arc<dyn Store>, clock: &Clock) -> Result<Vec<Paused>, Error> {
+        let (found, over) = paused::all(&**store).await?;
+        if !over.is_empty() {
+            let mut removing = self.removing.lock().unwrap_or_else(PoisonError::into_inner);
+            if removing.as_ref().is_none_or(Spawned::has_ended) {
+                let store = Arc::clone(store);
+                *removing = Some(clock.spawn(async move { paused::remove(&*store, over).await }));
+            }
+        }
+        Ok(found)
+    }
+
     /// Asks the store, unless what is known is fresh. If it does not answer, nothing may start by what is known as soon as
     /// that is too old.
-    pub(crate) async fn refresh(&self, store: &dyn Store, clock: &Clock) -> Result<(), Error> {
+    pub(crate) async fn refresh(&self, store: &Arc<dyn Store>, clock: &Clock) -> Result<(), Error> {
         let came = clock.moment();
         let _asking = self.asking.lock().await;
         let asked = clock.moment();
@@ -69,7 +85,7 @@ impl Pauses {
         if let Some(error) = self.failed_since(&came) {
             return Err(error);
         }
-        let answer = clock.timeout(ASK_LIMIT, paused::all(store)).await;
+        let answer = clock.timeout(ASK_LIMIT, self.all(store, clock)).await;
         match answer.unwrap_or_else(|| Err(unanswered(store.name(), ASK_LIMIT))) {
             Ok(found) => {
                 let until = found.into_iter().map(|paused| (paused.kind, paused.until));

@@ -60,6 +60,7 @@ impl Scheduler {
 
     /// The kinds that are paused, by name.
     pub async fn paused(&self) -> Result<Vec<Paused>, Error> {
-        paused::all(&*self.kernel.store).await
+        let kernel = &self.kernel;
+        kernel.pauses.all(&kernel.store, &kernel.clock).await
     }
 }

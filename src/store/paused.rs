@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tracing::debug;
 
 use crate::clock::Clock;
 use crate::store::shard_hash;
@@ -138,14 +139,12 @@ pub(crate) async fn pause(
 pub(crate) async fn resume(store: &dyn Store, kind: &Kind, note: Note) -> Result<bool, Error> {
     kind.check()?;
     let mark = Target::from((Paused::KIND, kind.as_str()));
-    Ok(matches!(
-        remove(store, mark, Expect::Anything, note).await?,
-        Answer::Done(_)
-    ))
+    let resumed = store.change(vec![removal(mark, Expect::Anything, note)]).await?;
+    Ok(matches!(only(resumed.found)??, Answer::Done(_)))
 }
 
-/// The kinds that are paused, by name. Marks whose time is over are removed.
-pub(crate) async fn all(store: &dyn Store) -> Result<Vec<Paused>, Error> {
+/// The kinds that are paused, by name; and the changes that remove marks whose time is over.
+pub(crate) async fn all(store: &dyn Store) -> Result<(Vec<Paused>, Vec<Change>), Error> {
     let mut marks = Vec::new();
     let mut page = Page::new(Paused::KIND, State::Scheduled).limit(PAGE);
     loop {
@@ -162,22 +161,33 @@ pub(crate) async fn all(store: &dyn Store) -> Result<Vec<Paused>, Error> {
         }
     }
     if marks.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Default::default());
     }
     let now = store.now().await?;
-    let mut found = Vec::with_capacity(marks.len());
+    let (mut found, mut over) = (Vec::with_capacity(marks.len()), Vec::new());
     for (row, mark) in marks {
         let Some(key) = &row.key else { continue };
         if mark.until.is_some_and(|until| until <= now) {
             // Unless it was paused anew.
-            let over = Expect::Version(row.version);
-            let _ = remove(store, Target::Id(row.id), over, Note::default()).await?;
+            let expect = Expect::Version(row.version);
+            over.push(removal(row.id.into(), expect, Note::default()));
             continue;
         }
         found.push(paused(&row, key.as_str().into(), mark));
     }
     found.sort_by(|one, other| one.kind.cmp(&other.kind));
-    Ok(found)
+    Ok((found, over))
+}
+
+/// Removes marks whose time is over. They hold up nothing, so those that cannot be removed are left for later.
+pub(crate) async fn remove(store: &dyn Store, over: Vec<Change>) {
+    let error = match store.change(over).await {
+        Ok(removed) => removed.found.into_iter().find_map(Result::err),
+        Err(error) => Some(error),
+    };
+    if let Some(error) = error {
+        debug!(%error, "pauses that are over are not all removed; it is tried again");
+    }
 }
 
 /// What a mark says. What is no mark of this release's pauses all the same: to stop a kind is the safe side.
@@ -203,13 +213,12 @@ fn paused(row: &Task, kind: Kind, mark: Mark) -> Paused {
     }
 }
 
-async fn remove(store: &dyn Store, target: Target, expect: Expect, note: Note) -> Result<Answer, Error> {
+fn removal(target: Target, expect: Expect, note: Note) -> Change {
     let verb = Verb::Cancel;
-    let change = Change {
+    Change {
         target,
         verb,
         expect,
         note,
-    };
-    only(store.change(vec![change]).await?.found)?
+    }
 }

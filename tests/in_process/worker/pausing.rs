@@ -178,6 +178,37 @@ async fn nothing_starts_while_the_store_does_not_say_what_is_paused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pause_that_is_over_and_cannot_be_removed_holds_up_nothing() {
+    for hangs in [false, true] {
+        let world = World::new();
+        let _worker = another(&world);
+        world.scheduler.pause(KIND, Some(at(3_000)), "").await.unwrap();
+        if hangs {
+            world.store.hold(Op::Change);
+        } else {
+            world.store.fail(Op::Change, 1_000);
+        }
+        for kind in [KIND, OTHER] {
+            schedule_each(&world.scheduler, kind, 1_000, 10).await;
+        }
+        world.pass_until(10_001).await;
+        let punctual: Vec<i64> = (1..=10).map(|number| number * 1_000).collect();
+        assert_eq!(started(&world, OTHER), punctual);
+        assert_eq!(started(&world, KIND).len(), 10);
+        assert!(world.store.waiting(Op::Change) <= 1, "it is tried once at a time");
+        let mark = async || world.row(("delayline.paused", KIND)).await.state;
+        assert_eq!(mark().await, State::Scheduled);
+        assert_eq!(world.scheduler.paused().await.unwrap(), []);
+
+        world.store.free(Op::Change);
+        world.store.mend();
+        schedule_each(&world.scheduler, OTHER, 1_000, 1).await;
+        world.pass_until(20_000).await;
+        assert_eq!(mark().await, State::Cancelled);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_worker_that_has_just_started_starts_nothing_before_it_has_heard_of_pauses() {
     let world = World::new();
     world.scheduler.pause(KIND, None, "").await.unwrap();
