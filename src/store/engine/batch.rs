@@ -54,13 +54,18 @@ impl<'c, Q, A> Batch<'c, Q, A> {
         self.statuses[place] = Status::Answered(answer);
     }
 
-    /// Answers all that have no answer yet by an error.
-    pub(super) fn fail(&mut self, error: &Error) {
+    /// Answers all that have no answer yet by an error, where rows may have been written: asked once more as a whole, the call
+    /// would be answered by what it has done itself. Else fails as a whole.
+    pub(super) fn fail(&mut self, error: Error) -> Result<(), Error> {
+        if !self.may_have_written {
+            return Err(error);
+        }
         for status in &mut self.statuses {
             if !matches!(status, Status::Answered(_)) {
                 *status = Status::Answered(Err(error.once_more()));
             }
         }
+        Ok(())
     }
 
     /// Leaves one without an answer, as its row was not written.

@@ -20,15 +20,8 @@ impl<T: Table> TableEngine<T> {
             return Ok(batch);
         }
         loop {
-            match self.change_open(&mut batch).await {
-                Ok(()) => {}
-                // Asked once more as a whole, it would be answered by what it has done itself.
-                Err(error) if batch.may_have_written => {
-                    batch.fail(&error);
-                    return Ok(batch);
-                }
-                Err(error) => return Err(error),
-            }
+            let changed = self.change_open(&mut batch).await;
+            changed.or_else(|error| batch.fail(error))?;
             if !batch.goes_on().await {
                 return Ok(batch);
             }

@@ -18,7 +18,8 @@ impl<T: Table> TableEngine<T> {
         let all = batch.open();
         self.add(&mut batch, all).await?;
         while batch.goes_on().await {
-            self.insert_among(&mut batch).await?;
+            let inserted = self.insert_among(&mut batch).await;
+            inserted.or_else(|error| batch.fail(error))?;
         }
         Ok(batch)
     }
@@ -33,7 +34,10 @@ impl<T: Table> TableEngine<T> {
         batch.looked(now);
         for ((place, new), came) in places.into_iter().zip(rows).zip(found) {
             match came {
-                Outcome::Written => batch.answer(place, Ok(Scheduled::New(rules::new(new, now)))),
+                Outcome::Written => {
+                    batch.may_have_written = true;
+                    batch.answer(place, Ok(Scheduled::New(rules::new(new, now))));
+                }
                 missed => batch.miss(place, &missed),
             }
         }
@@ -74,6 +78,7 @@ impl<T: Table> TableEngine<T> {
                 }
             }
         }
+        batch.may_have_written = true;
         let missed = loaded.write(&self.table, &replaced).await?;
         for (place, answer) in decided {
             match missed.get(&answer.task().id) {

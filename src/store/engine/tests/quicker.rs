@@ -56,6 +56,17 @@ async fn what_a_call_has_written_is_answered_though_it_fails_later() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_call_has_inserted_is_answered_though_it_fails_later() {
+    let fixture = Fixture::new(LONG).await;
+    *fixture.others.reads_left.lock().unwrap() = Some(0);
+    let rows = vec![row(5, "5", LONG), row(6, "1", LONG)];
+    let found = fixture.engine.insert(rows).await.unwrap().found;
+    assert!(matches!(&found[..], [Ok(Scheduled::New(_)), Err(_)]), "{found:?}");
+    let untouched = fixture.engine.insert(vec![row(7, "1", LONG)]).await;
+    assert!(untouched.is_err(), "{untouched:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_many_calls_that_want_the_same_rows_each_loses_them_once() {
     const CALLS: usize = 20;
     let fixture = Fixture::new(LONG).await;
