@@ -85,7 +85,7 @@ impl Scheduler {
 
     /// The kind of a target. Of one by its id the store is asked only where it matters: where of some kinds other things are
     /// noted than of the rest.
-    async fn kind_of(&self, target: &Target) -> Result<Option<Kind>, Error> {
+    pub(super) async fn kind_of(&self, target: &Target) -> Result<Option<Kind>, Error> {
         match target {
             Target::Id(_) if !self.kernel.histories().are_alike() => {
                 let found = self.kernel.store.find(target).await?;

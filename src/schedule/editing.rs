@@ -83,8 +83,9 @@ impl Scheduler {
         payload: Vec<u8>,
         due: When,
     ) -> Result<Change, Error> {
-        let Way { look_in, sent } = self.way(target.kind(), due).await?;
-        let note = self.note(target.kind(), "edited", sent);
+        let kind = self.kind_of(&target).await?;
+        let Way { look_in, sent } = self.way(kind.as_ref(), due).await?;
+        let note = self.note(kind.as_ref(), "edited", sent);
         Ok(Change {
             target,
             verb: Verb::Edit {

@@ -1,7 +1,7 @@
 //! A worker whose place another one takes: how settings of kinds are changed while a process runs.
 
 use delayline::store::{History, Keep};
-use delayline::{Context, Failure, Kind, NewTask, Outcome, Policy, State};
+use delayline::{Context, Edit, Failure, Kind, NewTask, Outcome, Policy, State};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -142,9 +142,14 @@ async fn what_is_kept_of_a_kind_may_change_at_any_time() {
         assert_eq!(events(other).await, ["scheduled", "cancelled"], "{history:?}");
         let later = NewTask::new(KIND, &1).after(secs(600));
         let later = world.scheduler.schedule(later).await.unwrap().task().id;
+        let moved = Edit::payload(&2).after(secs(900));
+        assert!(world.scheduler.edit(later, moved).await.unwrap().is_done());
         assert!(world.scheduler.cancel(later).await.unwrap().is_done());
-        let is_noted = history != History::Off;
-        assert_eq!(events(later).await.contains(&"cancelled".to_owned()), is_noted);
+        let noted: &[&str] = match history {
+            History::Off => &[],
+            _ => &["scheduled", "edited", "cancelled"],
+        };
+        assert_eq!(events(later).await, noted, "{history:?}");
     }
     let keep = Keep::new().history(History::All);
     world.scheduler.keep([("pulled".into(), keep)]).unwrap();
