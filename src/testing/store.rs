@@ -178,6 +178,7 @@ macro_rules! store_cases {
             ready {
                 due_rows_are_claimed
                 the_longest_due_come_first
+                the_longest_due_come_first_whatever_their_kind
                 no_kind_takes_more_than_its_room
                 a_row_is_ready_whatever_its_wake_at
                 a_row_is_not_ready_before_it_is_due

@@ -1,6 +1,7 @@
 //! Looks at rows: claims those that workers want, and finds and lists those that callers ask for.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
 
 use tracing::{debug, error};
 
@@ -77,22 +78,25 @@ impl<T: Table> TableEngine<T> {
     }
 
     /// Claims rows. Whether that is noted differs between kinds, and a table knows one answer for a call: so it is asked for
-    /// each of both sorts.
+    /// each of both sorts. They come first in turn, so that neither takes all the room for bytes from the other for ever.
     pub(super) async fn claim_in_table(
         &self,
         which: Which<'_>,
         claim: &Claim,
     ) -> Result<Stamped<Found>, Error> {
-        let Some((noted, mut others)) = claim.split() else {
+        let Some((mut one, mut other)) = claim.split() else {
             return self.table.claim(which, claim).await;
         };
-        let first = self.table.claim(which, &noted).await?;
+        if self.other_first.fetch_not(Ordering::Relaxed) {
+            std::mem::swap(&mut one, &mut other);
+        }
+        let first = self.table.claim(which, &one).await?;
         let taken = first.found.rows.iter().map(|row| row.payload.len());
-        others.bytes = claim.bytes.saturating_sub(taken.fold(0, usize::saturating_add));
-        if others.bytes == 0 {
+        other.bytes = claim.bytes.saturating_sub(taken.fold(0, usize::saturating_add));
+        if other.bytes == 0 {
             return Ok(first);
         }
-        match self.table.claim(which, &others).await {
+        match self.table.claim(which, &other).await {
             Ok(second) => Ok(Stamped {
                 now: second.now,
                 found: first.found.and(second.found),

@@ -2,6 +2,7 @@
 //! beside it have a kind of call each.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -28,6 +29,8 @@ pub(in crate::store) struct TableEngine<T> {
     pub(super) queue: Queue,
     /// Of what workers were last answered.
     pub(super) time: Reckoned,
+    /// Whether of two sorts of kinds the other one is claimed first next time.
+    pub(super) other_first: AtomicBool,
 }
 
 impl<T> TableEngine<T> {
@@ -39,6 +42,7 @@ impl<T> TableEngine<T> {
             limit: defaults::STORE_TIMEOUT,
             queue: Queue::default(),
             time: Reckoned::default(),
+            other_first: AtomicBool::default(),
         }
     }
 }

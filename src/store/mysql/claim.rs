@@ -49,11 +49,7 @@ pub(super) async fn claim(pool: &Pool, sql: &Sql, which: Which<'_>, claim: &Clai
     }
     let locked = RowsRead::of(locked);
     let now = locked.now.map_or(now, |locked| locked.max(now));
-    let mut rows = locked.found.rows;
-    if let Which::Due = which {
-        rows.sort_by_key(|row| (row.due_at, row.id));
-    }
-    let writes = Capacity::new(claim).claim_all(which, rows, now);
+    let writes = Capacity::new(claim).claim_all(which, locked.found.rows, now);
     take(&mut writing, sql, &writes, claim, now).await?;
     writing.commit().await?;
     let found = Found {

@@ -35,14 +35,14 @@ local function read_due(head)
   end
 end
 
--- Claims rows, each if it is due, of its version if any is given, and there is room; says how many it has looked at. Of an index
--- by due time all must be due and of its kind.
-local function claim(ids, versions, index_kind)
+-- Claims rows, each if it is due, of its version if any is given, and there is room; says how many it has looked at. Those of
+-- indexes by due time must be due, and each of the kind of its index.
+local function claim(ids, versions, index_kinds)
   for at, head in ipairs(call_for('HMGET', rows, ids)) do
     if spent >= BYTES then
       return at - 1
     end
-    local id, kind, due, attempt, version, owner_at = ids[at]
+    local id, index_kind, kind, due, attempt, version, owner_at = ids[at], index_kinds and index_kinds[at]
     if head then
       kind, due, attempt, version, owner_at = read_due(head)
     elseif index_kind then
@@ -74,13 +74,39 @@ end
 
 local looked = 0
 if most then
+  -- The longest due of all kinds. Each is a due time, its place here, an id and a kind.
+  local found, place, edge = {}, 0, now
+  local function cut()
+    table.sort(found, function(one, other)
+      return one[1] < other[1] or one[1] == other[1] and one[2] < other[2]
+    end)
+    for at = #found, most + 1, -1 do
+      found[at], looked = nil, 1
+    end
+  end
   for _, kind in ipairs(kinds) do
     local count = bytes > 0 and min(room[kind], most) or 0
-    local ids = count > 0 and redis.call('ZRANGEBYSCORE', tag .. ':due:0:' .. kind, '-inf', now, 'LIMIT', 0, count) or {}
-    most = most - #ids
-    if claim(ids, nil, kind) < #ids or #ids >= count then
+    local key = tag .. ':due:0:' .. kind
+    local members = count > 0 and redis.call('ZRANGEBYSCORE', key, '-inf', edge, 'WITHSCORES', 'LIMIT', 0, count) or {}
+    for at = 1, #members, 2 do
+      place = place + 1
+      found[#found + 1] = { tonumber(members[at + 1]), place, members[at], kind }
+    end
+    if #members >= 2 * count then
       looked = 1
     end
+    if #found > most then
+      cut()
+      edge = found[most][1]
+    end
+  end
+  cut()
+  local ids, index_kinds = {}, {}
+  for at, one in ipairs(found) do
+    ids[at], index_kinds[at] = one[3], one[4]
+  end
+  if claim(ids, nil, index_kinds) < #ids then
+    looked = 1
   end
 else
   local ids, versions = {}, {}

@@ -59,24 +59,25 @@ impl<'a> Capacity<'a> {
         claim.bytes = self.bytes;
     }
 
-    /// Claims of rows those that are scheduled, due by now and wanted, as far as there is room.
+    /// Claims of rows those that are scheduled, due by now and wanted, as far as there is room: the longest due first, whatever
+    /// their kind, or else in the order in which they are wanted.
     pub(in crate::store) fn claim_all(
         mut self,
         which: Which<'_>,
-        rows: Vec<Task>,
+        mut rows: Vec<Task>,
         now: Timestamp,
     ) -> Vec<Write> {
-        let rows: Vec<_> = match which {
-            Which::Due => rows,
+        match which {
+            Which::Due => rows.sort_by_key(|row| (row.due_at, row.id)),
             Which::These(wanted) => {
-                let mut rows: BTreeMap<TaskId, Task> = rows.into_iter().map(|row| (row.id, row)).collect();
+                let mut by_id: BTreeMap<TaskId, Task> = rows.into_iter().map(|row| (row.id, row)).collect();
                 let found = wanted.iter().filter_map(|(id, version)| {
-                    let row = rows.remove(id)?;
+                    let row = by_id.remove(id)?;
                     (row.version == *version).then_some(row)
                 });
-                found.collect()
+                rows = found.collect();
             }
-        };
+        }
         rows.into_iter().filter_map(|row| self.take(row, now)).collect()
     }
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqliteConnection};
 
 use super::connections::is_taken;
-use super::statements::{self, MOST, REFILL, SET_ASIDE};
+use super::statements::{self, DUE, MOST, REFILL, SET_ASIDE};
 use crate::store::rules::{Capacity, NOBODY};
+use crate::store::sql::codec::hex;
 use crate::store::sql::{Cells, Driver, RowsRead, Value, codec, id, new_values, time, written_values};
 use crate::store::table::{Columns, Found, Outcome, Range, Start, Unreadable, Which, Write};
 use crate::store::{Claim, NewRow};
@@ -179,26 +180,34 @@ impl<'c> Runner<'c> {
         most: usize,
         columns: Columns,
     ) -> Result<Found, sqlx::Error> {
-        if let Which::These(wanted) = which {
-            let ids: Vec<_> = wanted.iter().map(|(id, _)| *id).collect();
-            let values = vec![Value::Ids(ids), time(self.now), Value::count(claim.bytes)];
-            let rows = self.fetch(statements::these(columns), values).await?;
-            return Ok(RowsRead::of(rows).found);
+        let ids = match which {
+            Which::These(wanted) => wanted.iter().map(|(id, _)| hex(id.as_bytes())).collect(),
+            Which::Due => self.longest_due(claim, most).await?,
+        };
+        if ids.is_empty() {
+            return Ok(Found::default());
         }
-        let (mut all, mut bytes) = (Found::default(), claim.bytes);
-        for range in Range::due(claim) {
-            let limit = range.limit.min(most);
-            let range = Range {
-                limit,
-                bytes,
-                ..range
-            };
-            let found = self.range(&range, columns).await?;
-            let taken = found.rows.iter().map(|row| row.payload.len());
-            bytes = taken.fold(bytes, usize::saturating_sub);
-            all = all.and(found);
+        let ids = Value::Text(codec::json(&ids)?);
+        let values = vec![ids, time(self.now), Value::count(claim.bytes)];
+        let rows = self.fetch(statements::these(columns), values).await?;
+        Ok(RowsRead::of(rows).found)
+    }
+
+    /// The digits of the ids of what is due, of each kind that there is room for so many at the most: the longest due first,
+    /// whatever their kind.
+    async fn longest_due(&mut self, claim: &Claim, most: usize) -> Result<Vec<String>, sqlx::Error> {
+        let mut due = Vec::new();
+        for (kind, room) in claim.room.iter().filter(|(_, room)| **room > 0) {
+            let kind = Value::Text(kind.to_string());
+            let values = vec![kind, time(self.now), Value::count(most.min(*room))];
+            due.extend(self.fetch(DUE.to_owned(), values).await?);
         }
-        Ok(all)
+        due.sort_unstable();
+        let id = |cells: Cells| match cells.into_iter().nth(1) {
+            Some(Value::Bytes(id)) => Some(hex(&id)),
+            _ => None,
+        };
+        Ok(due.into_iter().filter_map(id).collect())
     }
 
     /// Puts rows that cannot be read out of the way until then.

@@ -76,6 +76,10 @@ fn by_keys(which: Columns) -> String {
     )
 }
 
+/// Which rows of a kind are scheduled and due by a time, the longest due first: due time and id. Kind, time, limit.
+pub(super) const DUE: &str = "SELECT r.due_at, r.id FROM delayline_tasks r INDEXED BY delayline_tasks_due
+    WHERE r.kind = ? AND r.state = 0 AND r.due_at <= ? ORDER BY r.due_at, r.id LIMIT ?";
+
 /// Those of a batch of ids that are scheduled and due by a time, as far as there is room for the bytes of their payloads.
 pub(super) fn these(which: Columns) -> String {
     format!(
@@ -225,6 +229,7 @@ pub(super) fn remove(states: &[State]) -> String {
 #[cfg(test)]
 pub(super) fn all() -> Vec<(String, String)> {
     let mut all = vec![
+        ("due".to_owned(), DUE.to_owned()),
         ("these".to_owned(), these(Columns::All)),
         ("insert".to_owned(), insert(3)),
         ("insert absent".to_owned(), insert_absent(3)),

@@ -28,6 +28,23 @@ pub(super) async fn the_longest_due_come_first(fixture: &dyn StoreFixture) {
     assert_eq!(ids(&rest), [id(5), id(3), id(1)]);
 }
 
+pub(super) async fn the_longest_due_come_first_whatever_their_kind(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    let rows = [(1, "a", 400), (2, "b", 300), (3, "c", 200), (4, "a", 100)];
+    for (n, kind, millis) in rows {
+        let row = due(n).of(kind).at(Timestamp::from_millis(millis));
+        let payload = vec![b'x'; 1_000];
+        trial.add(NewRow { payload, ..row }).await;
+    }
+    let within = |bytes| Claim {
+        bytes,
+        ..claim(&[("a", 9), ("b", 9), ("c", 9)])
+    };
+    assert_eq!(ids(&trial.ready(&within(1_001)).await), [id(4), id(3)]);
+    assert_eq!(ids(&trial.ready(&within(1)).await), [id(2)]);
+    assert_eq!(ids(&trial.ready(&within(1)).await), [id(1)]);
+}
+
 pub(super) async fn no_kind_takes_more_than_its_room(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
     for n in 1..=15 {
