@@ -11,9 +11,9 @@ use crate::serve::derived_id::derived_id;
 
 /// The longest name of a message, or of a broker, that is kept as it is.
 const LONGEST: usize = 100;
-/// By how much the times of two messages contradict their places in a log that was begun again in between. No clock is
-/// set back that far.
-const ANEW: Duration = Duration::from_secs(600);
+/// By how much the times of two messages may contradict their places, as the clock of their broker was set back. No broker
+/// that has lost its log, or the end of it, takes messages again so soon.
+const SET_BACK: Duration = Duration::from_secs(5);
 
 /// Derives the id of the task of a message, the same whenever it comes again, from the topic and the id that its
 /// producer gave it.
@@ -67,15 +67,15 @@ impl Origin {
         self.message == other.message
     }
 
-    /// Says whether it was stored before the other: on the same broker by their places, otherwise by the brokers'
-    /// clocks.
+    /// Says whether it was stored before the other: on the same broker by their places, if these are of one log, otherwise
+    /// by the brokers' clocks.
     pub(super) fn is_before(&self, other: &Self) -> bool {
         let by_time = self.at < other.at;
         match (self.place, other.place) {
             (Some(place), Some(others)) if self.broker == other.broker => {
                 let by_place = place < others;
                 let apart = self.at.millis_since(other.at).unsigned_abs();
-                match u128::from(apart) > ANEW.as_millis() {
+                match u128::from(apart) > SET_BACK.as_millis() {
                     true => by_time,
                     false => by_place,
                 }
@@ -153,7 +153,7 @@ mod tests {
             ),
             (
                 origin(5, Some(9_000), "a"),
-                origin(600_006, Some(0), "a"),
+                origin(5_006, Some(0), "a"),
                 "the broker lost its log",
             ),
         ] {

@@ -332,6 +332,23 @@ async fn a_verb_that_is_sent_again_long_after_acts_once() {
     }
 }
 
+/// What it stores then has a smaller place in its log than what it stored before.
+#[tokio::test]
+async fn what_a_broker_stores_after_it_lost_its_log_is_later_than_what_it_stored_before() {
+    let shop = Shop::open();
+    let before = |number, action: &str| {
+        let mut message = shop.about(number, action);
+        message.place = Some(u64::from(number) + 1_000_000);
+        message
+    };
+    let (first, shift, early) = (before(1, "schedule"), before(2, "shift"), before(3, "cancel"));
+    assert_eq!(shop.answers(&[&first, &shift]).await, ["new", "done"]);
+    let (cancel, second) = (shop.about(6_000, "cancel"), shop.about(6_001, "schedule"));
+    let said = shop.answers(&[&cancel, &second, &early, &cancel]).await;
+    assert_eq!(said, ["done", "new", "conflict", "conflict"]);
+    assert_eq!(shop.task_of(&second).await.unwrap().state, State::Scheduled);
+}
+
 /// A rejected message has cancelled nothing.
 #[tokio::test]
 async fn a_message_whose_body_cannot_be_kept_replaces_nothing() {
