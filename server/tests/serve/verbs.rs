@@ -40,6 +40,30 @@ async fn a_task_that_is_cancelled_is_finished() {
     }
 }
 
+/// With its fields in their order, in which a client may read them, and its payload as it came.
+#[tokio::test]
+async fn a_task_that_is_not_changed_is_shown_as_one_that_is() {
+    let server = Server::start();
+    let made = server
+        .request(Method::PUT, "/v1/tasks/k/1")
+        .header("content-type", "application/json")
+        .body(r#"{"after": "1h", "payload": {"z": 1e2, "a": 1}}"#);
+    Answer::of(made).await.is(201, "new");
+    let cancelled = async || {
+        let request = server.request(Method::POST, "/v1/tasks/k/1/cancel");
+        let body = request
+            .json(&json!({}))
+            .send()
+            .await
+            .unwrap()
+            .text()
+            .await
+            .unwrap();
+        body[body.find(r#""task":"#).unwrap()..].to_owned()
+    };
+    assert_eq!(cancelled().await, cancelled().await);
+}
+
 #[tokio::test]
 async fn a_task_that_waits_is_neither_redriven_nor_dismissed() {
     let server = with_a_task().await;

@@ -31,6 +31,10 @@ pub(super) struct Answered {
 }
 
 impl Answered {
+    pub(super) fn without_task(answer: &'static str) -> Self {
+        Self { answer, task: None }
+    }
+
     pub(super) fn of(caller: &Caller, answer: &Answer) -> Self {
         Self {
             answer: answer.word(),
@@ -91,8 +95,5 @@ pub(super) fn changed(caller: &Caller, answer: Answer, expected: bool) -> Respon
 
 /// A refusal that tells of a task.
 pub(super) fn refused(status: StatusCode, detail: &str, body: Answered) -> Response {
-    match serde_json::to_value(body) {
-        Ok(body) => Problem::answered(status, detail, body).into_response(),
-        Err(_) => Problem::new(status, detail).into_response(),
-    }
+    Problem::answered(status, detail, body).into_response()
 }

@@ -16,6 +16,7 @@ use utoipa::ToSchema;
 
 use super::access::Caller;
 use super::admission::{full, sent_with};
+use super::answer::Answered;
 use super::body::Body;
 use super::problem::{Problem, Refusals};
 use super::{App, Shared};
@@ -345,6 +346,6 @@ fn held(held: bool) -> Result<Response, Problem> {
     Err(Problem::answered(
         StatusCode::CONFLICT,
         "the claim does not hold any more: its lease has ended and another worker has taken the task, or it has been ended before",
-        serde_json::json!({"answer": LOST}),
+        Answered::without_task(LOST),
     ))
 }

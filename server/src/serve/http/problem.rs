@@ -11,6 +11,7 @@ use serde::Serialize;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
+use super::answer::Answered;
 use crate::operations::Refusal;
 
 /// An error as RFC 9457 has it, naming field, value and what is allowed where a request is at fault.
@@ -35,7 +36,7 @@ pub(super) struct Content {
     /// What a verb answered, where that is why.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
-    answer: Option<serde_json::Value>,
+    answer: Option<Answered>,
 }
 
 impl PartialSchema for Problem {
@@ -123,7 +124,7 @@ impl Problem {
     }
 
     /// A verb was too late, or what it expected was not so.
-    pub(super) fn answered(status: StatusCode, detail: &str, answer: serde_json::Value) -> Self {
+    pub(super) fn answered(status: StatusCode, detail: &str, answer: Answered) -> Self {
         let mut problem = Self::new(status, detail);
         problem.0.answer = Some(answer);
         problem
