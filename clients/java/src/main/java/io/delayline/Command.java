@@ -16,8 +16,8 @@ import java.util.UUID;
  * Command.schedule("order_timeouts", "order-42", body).after(Duration.ofMinutes(15)).tag("cancel").header("source", "shop")
  * }</pre>
  *
- * <p>A command that is repeated after a lost answer is the same command, and has its effect once. To do the same a
- * second time takes a new one.
+ * <p>A command that is repeated after a lost answer is the same command, and has its effect once; over HTTP only if it
+ * schedules (see {@link HttpDelayline}). To do the same a second time takes a new one.
  */
 public final class Command {
     private enum Action { SCHEDULE, REPLACE, RESCHEDULE, SHIFT, EDIT, CANCEL, RUN }

@@ -14,7 +14,7 @@ public interface Delayline extends AutoCloseable {
      * Carries out a command, and waits for the answer.
      *
      * @throws NoAnswerException if none came in time: the command may have been carried out or not. The same command may be
-     *     asked again, and has its effect once
+     *     asked again, and has its effect once; over HTTP only if it schedules (see {@link HttpDelayline})
      * @throws RejectedException if it cannot be carried out as it is
      * @throws DelaylineException if it could not be sent
      */

@@ -90,6 +90,18 @@ class HttpDelaylineTest {
     }
 
     @Test
+    void anotherCommandActsAgainAndAMoveToATimeComesToTheSame() {
+        Instant due = Instant.parse("2037-01-01T00:00:00Z");
+        delayline.schedule(KIND, "moved", BODY, LATER);
+        Command reschedule = Command.reschedule("moved").at(due);
+        Command shift = Command.shift("moved", Duration.ofMinutes(10));
+        for (Command command : new Command[] {reschedule, reschedule, shift, shift}) {
+            assertEquals(Outcome.DONE, delayline.ask(command).outcome());
+        }
+        assertEquals(due.plusSeconds(1_200), delayline.find(KIND, "moved").get().dueAt());
+    }
+
+    @Test
     void whatCannotBeDoneIsSaid() {
         RejectedException bad = assertThrows(RejectedException.class,
                 () -> delayline.schedule("delayline.own", "a", BODY, LATER));
