@@ -11,6 +11,7 @@ mod loaded;
 mod look;
 mod patience;
 mod reckoned;
+mod share;
 mod sweep;
 mod table_engine;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
@@ -142,7 +143,9 @@ impl<T: Table + 'static> Store for Engine<T> {
     }
 
     async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
-        self.workers.heard(self.workers.sweep(claim, sweep)).await
+        let engine = &*self.workers;
+        let swept = engine.heard(engine.sweep(claim, sweep));
+        engine.sharing(&[&engine.overdue, &engine.ahead], swept).await
     }
 
     async fn advance(&self, steps: &[Step]) -> Result<Vec<Guarded>, Error> {
@@ -183,7 +186,9 @@ impl<T: Table + 'static> Store for Engine<T> {
     }
 
     async fn purge(&self, limit: usize) -> Result<u64, Error> {
-        self.workers.within(self.workers.purge(limit)).await
+        let engine = &*self.workers;
+        let purged = engine.within(engine.purge(limit));
+        engine.sharing(&[&engine.removed], purged).await
     }
 
     fn keep(&self, kinds: &Arc<BTreeMap<Kind, Keep>>) {

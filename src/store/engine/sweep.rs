@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::loaded::Loaded;
+use super::share::Share;
 use super::table_engine::TableEngine;
 use crate::store::rules::{self, Capacity};
 use crate::store::table::{By, Columns, Found, Range, Start, Table, Which};
@@ -16,14 +17,20 @@ const ASIDE: Duration = Duration::from_secs(60);
 impl<T: Table> TableEngine<T> {
     /// As [`Store::sweep`](crate::store::Store::sweep). Nearly always there is nothing to do, and that takes one call.
     pub(super) async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
+        let share = self.overdue.of(sweep.limit);
         let mut ranges = [State::Running, State::Scheduled]
-            .map(|state| Range::overdue(state, sweep.limit))
+            .map(|state| Range::overdue(state, share))
             .to_vec();
-        ranges.extend(sweep.ahead.map(upcoming));
+        ranges.extend(sweep.ahead.map(|ahead| upcoming(ahead, &self.ahead)));
         let Stamped { now, found } = self.table.range(&ranges, Columns::Lean).await?;
         let mut found = found.into_iter();
         let mut next = || found.next().unwrap_or_default();
         let (ended, overdue, coming) = (next(), next(), next());
+        let rows = ended.rows.len() + overdue.rows.len();
+        self.overdue.found(sweep.limit, rows);
+        if let Some(ahead) = sweep.ahead {
+            self.ahead.found(ahead.limit, coming.rows.len());
+        }
 
         let unreadable = [ended.unreadable, overdue.unreadable].concat();
         if !unreadable.is_empty() {
@@ -89,17 +96,28 @@ impl<T: Table> TableEngine<T> {
         // What was renewed meanwhile has the right lease.
         loaded.write(&self.table, &BTreeSet::new()).await?;
         let ended = [State::Done, State::Cancelled, State::Dead];
-        self.table.remove(&ended, limit).await
+        let mut all = 0;
+        loop {
+            let share = self.removed.of(limit).min(limit - all);
+            let removed = self.table.remove(&ended, share).await?;
+            let rows = usize::try_from(removed).unwrap_or(usize::MAX);
+            self.removed.found(limit, rows);
+            all = rows.saturating_add(all);
+            // Of no kind there is more, or enough is removed for now.
+            if rows < share || all >= limit {
+                return Ok(all as u64);
+            }
+        }
     }
 }
 
 /// What becomes due, of every kind.
-fn upcoming(ahead: Ahead) -> Range {
+fn upcoming(ahead: Ahead, share: &Share) -> Range {
     Range {
         by: By::Due,
         from: Start::Ago(Ahead::SINCE),
         within: Some(ahead.within),
-        ..Range::overdue(State::Scheduled, ahead.limit)
+        ..Range::overdue(State::Scheduled, share.of(ahead.limit))
     }
 }
 

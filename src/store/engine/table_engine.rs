@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use super::batch::Batch;
 use super::patience::{Patience, Queue};
 use super::reckoned::Reckoned;
+use super::share::Share;
 use crate::clock::Clock;
 use crate::store::keep::Stays;
 use crate::store::merging::{AnswerBatch, Answers, AnswersAtOnce};
@@ -31,7 +32,14 @@ pub(in crate::store) struct TableEngine<T> {
     pub(super) time: Reckoned,
     /// Whether of two sorts of kinds the other one is claimed first next time.
     pub(super) other_first: AtomicBool,
+    /// How many rows of each kind a sweep takes, and looks ahead at; and how many of each that is over are removed at once.
+    pub(super) overdue: Share,
+    pub(super) ahead: Share,
+    pub(super) removed: Share,
 }
+
+/// How many rows of each kind are taken first of those that may have gathered while nobody looked.
+const FIRST: usize = 64;
 
 impl<T> TableEngine<T> {
     pub(super) fn new(table: T, clock: Clock, stays: Arc<Stays>) -> Self {
@@ -43,6 +51,9 @@ impl<T> TableEngine<T> {
             queue: Queue::default(),
             time: Reckoned::default(),
             other_first: AtomicBool::default(),
+            overdue: Share::new(FIRST),
+            ahead: Share::new(usize::MAX),
+            removed: Share::new(FIRST),
         }
     }
 }
@@ -63,6 +74,21 @@ impl<T: Table> TableEngine<T> {
     pub(super) async fn within<A>(&self, call: impl Future<Output = Result<A, Error>>) -> Result<A, Error> {
         let ended = self.clock.timeout(self.limit, call).await;
         ended.unwrap_or_else(|| Err(unanswered(self.table.name(), self.limit)))
+    }
+
+    /// What a call gives that takes shares of each kind: less the next time, if it takes too long.
+    pub(super) async fn sharing<A>(
+        &self,
+        shares: &[&Share],
+        call: impl Future<Output = Result<A, Error>>,
+    ) -> Result<A, Error> {
+        let began = self.clock.instant();
+        let answer = call.await;
+        // What fails at once, as where the store is away, says nothing of how much it was.
+        if answer.is_err() && self.clock.instant() >= began + self.limit / 2 {
+            shares.iter().for_each(|share| share.lessen());
+        }
+        answer
     }
 
     /// What a worker is answered, whose time is kept.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod crowded;
 mod locked;
 mod quicker;
 mod reckoned;
@@ -40,6 +41,8 @@ struct Others {
     reads_left: Mutex<Option<usize>>,
     /// Whether other calls get on before rows are written.
     crowded: AtomicBool,
+    /// How many rows of ranges, or to be removed, the table has time for: of more it never gives an answer.
+    enough: Mutex<Option<usize>>,
 }
 
 #[derive(Clone)]
@@ -49,6 +52,14 @@ enum Quicker {
 }
 
 impl Meddled {
+    async fn in_time(&self, found: &[Found]) {
+        let rows: usize = found.iter().map(|found| found.rows.len()).sum();
+        let enough = *self.others.enough.lock().unwrap();
+        if enough.is_some_and(|enough| rows > enough) {
+            std::future::pending().await
+        }
+    }
+
     fn sound(&self, mut found: Found) -> Found {
         let spoilt = self.others.unreadable.lock().unwrap();
         let (rows, spoilt): (Vec<_>, Vec<_>) =
@@ -97,6 +108,7 @@ impl Table for Meddled {
 
     async fn range(&self, ranges: &[Range], columns: Columns) -> Result<Stamped<Vec<Found>>, Error> {
         let Stamped { now, found } = self.rows.range(ranges, columns).await?;
+        self.in_time(&found).await;
         let found = found.into_iter().map(|found| self.sound(found)).collect();
         Ok(Stamped { now, found })
     }
@@ -142,6 +154,9 @@ impl Table for Meddled {
     }
 
     async fn remove(&self, states: &[State], limit: usize) -> Result<u64, Error> {
+        let past: Vec<_> = states.iter().map(|&state| Range::overdue(state, limit)).collect();
+        self.in_time(&self.rows.range(&past, Columns::Lean).await?.found)
+            .await;
         self.rows.remove(states, limit).await
     }
 

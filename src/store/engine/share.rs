@@ -1,0 +1,79 @@
+//! Says how many rows of each kind a call takes, as nothing bounds how many kinds there are.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How many rows of all kinds one call is to take, about: so many are read, or removed, in a small part of the time that it has.
+const ENOUGH: usize = 10_000;
+/// How many times the last share the next one is at the most, and what part of it after a call that took too long.
+const STEP: usize = 8;
+
+/// How many rows of each kind the next call takes: fewer after one that found too many of all kinds together, or that took too
+/// long; more, up to its limit, after one that did not. So each kind has its share in each call.
+#[derive(Debug)]
+pub(super) struct Share(AtomicUsize);
+
+impl Share {
+    /// So many at first.
+    pub(super) const fn new(first: usize) -> Self {
+        Self(AtomicUsize::new(first))
+    }
+
+    /// How many a call takes that may take so many.
+    pub(super) fn of(&self, limit: usize) -> usize {
+        self.0.load(Ordering::Relaxed).min(limit)
+    }
+
+    /// A call that might take so many of each kind found so many rows of all kinds.
+    pub(super) fn found(&self, limit: usize, rows: usize) {
+        let next = self.of(limit).saturating_mul(ENOUGH) / rows.max(ENOUGH / STEP);
+        match rows > ENOUGH {
+            true => self.0.store(next.max(1), Ordering::Relaxed),
+            false => drop(self.0.fetch_max(next.min(limit), Ordering::Relaxed)),
+        }
+    }
+
+    /// A call took too long.
+    pub(super) fn lessen(&self) {
+        let less = (self.of(ENOUGH) / STEP).max(1);
+        self.0.store(less, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: usize = 500;
+
+    /// The shares of calls that find so many rows of each of so many kinds.
+    fn shares(share: &Share, kinds: usize, rows: usize) -> Vec<usize> {
+        let call = |_| {
+            let taken = share.of(LIMIT);
+            share.found(LIMIT, kinds * rows.min(taken));
+            taken
+        };
+        (0..5).map(call).collect()
+    }
+
+    #[test]
+    fn each_kind_has_a_share_of_what_is_enough() {
+        let share = Share::new(64);
+        assert_eq!(shares(&share, 1, 0), [64, 500, 500, 500, 500]);
+        assert_eq!(shares(&share, 20, 500), [500, 500, 500, 500, 500]);
+        assert_eq!(shares(&share, 2_000, 500), [500, 5, 5, 5, 5]);
+        assert_eq!(shares(&share, 50_000, 500), [5, 1, 1, 1, 1]);
+        // Of many that have few each no kind is kept from more.
+        assert_eq!(shares(&share, 2_000, 1), [1, 5, 25, 125, 500]);
+    }
+
+    #[test]
+    fn what_takes_too_long_takes_less() {
+        let share = Share::new(usize::MAX);
+        let mut less = Vec::new();
+        for _ in 0..6 {
+            share.lessen();
+            less.push(share.of(LIMIT));
+        }
+        assert_eq!(less, [500, 156, 19, 2, 1, 1]);
+    }
+}
