@@ -194,7 +194,10 @@ impl Client {
                     }
                 }
                 let looks = if all { usize::MAX } else { LOOKS };
-                let bounds = Bounds::of_many(limit, looks);
+                let bounds = Bounds {
+                    payloads: Some(usize::MAX),
+                    ..Bounds::of_many(limit, looks)
+                };
                 let (tasks, after) = operations.list(&filter, None, bounds).await?;
                 Ok((tasks, after.is_some()))
             }

@@ -23,7 +23,7 @@ use delayline::{Answer, Kind, Scheduler, State, Task};
 
 pub(crate) use self::edit::Edit;
 pub(crate) use self::explained_view::{EntryView, ExplainedView, Standing};
-pub(crate) use self::filter::{Bounds, Filter, KINDS, Position};
+pub(crate) use self::filter::{Bounds, Filter, KINDS, LEAN, Position};
 pub(crate) use self::forecast::{Forecast, ForecastSpan, SPANS};
 pub(crate) use self::health::{Health, Part};
 pub(crate) use self::jobs::{Job, JobState, JobView, Jobs};

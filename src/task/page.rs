@@ -34,8 +34,8 @@ pub struct Page {
     pub before: Option<Timestamp>,
     /// How many at the most.
     pub limit: usize,
-    /// Whether payloads and headers are left out; a store of a user's own may list them all the same.
-    pub(crate) is_lean: bool,
+    /// Whether payloads and headers are left out, and are empty.
+    pub is_lean: bool,
 }
 
 impl Page {
@@ -73,17 +73,17 @@ impl Page {
         self
     }
 
-    /// Leaves out payloads and headers.
-    #[must_use]
-    pub(crate) fn lean(mut self) -> Self {
-        self.is_lean = true;
-        self
-    }
-
     /// Sets how many rows the page has at the most.
     #[must_use]
     pub fn limit(mut self, rows: usize) -> Self {
         self.limit = rows;
+        self
+    }
+
+    /// Leaves payloads and headers out, as they may be long.
+    #[must_use]
+    pub fn lean(mut self) -> Self {
+        self.is_lean = true;
         self
     }
 }

@@ -239,6 +239,7 @@ macro_rules! store_cases {
                 a_list_is_of_one_kind_and_state
                 a_list_goes_on_after_its_last_row
                 a_page_goes_on_though_its_last_row_is_gone
+                a_lean_list_is_without_payloads_and_headers
                 kinds_are_those_that_have_rows_in_the_state
                 upcoming_is_by_due_time_up_to_the_limit
                 upcoming_is_due_within_the_time

@@ -80,6 +80,9 @@ impl FromStr for Position {
 /// How many tasks are read at once where many are changed.
 pub(super) const PAGE: usize = 100;
 
+/// How many bytes a task has at the most without payload and headers, as stores keep so much of an error.
+pub(crate) const LEAN: usize = 256 << 10;
+
 /// Of how many kinds a list may be that names none.
 pub(crate) const KINDS: usize = 100;
 
@@ -90,19 +93,19 @@ pub(crate) struct Bounds {
     pub(crate) tasks: usize,
     /// How many are looked at for it.
     pub(crate) looks: usize,
-    /// After so many bytes of payloads it ends.
-    pub(crate) bytes: usize,
-    /// How many tasks are read at once, beside one of each kind.
+    /// After so many bytes of payloads it ends; none: tasks are read without payload and headers.
+    pub(crate) payloads: Option<usize>,
+    /// How many tasks wait at the most when they are read, beside one of each kind.
     pub(crate) read: usize,
 }
 
 impl Bounds {
-    /// Bounds for tasks that are changed or counted, of which no payload is kept: how many, and how many are read for it.
+    /// Bounds for tasks that are changed or counted: how many, and how many are read for it.
     pub(crate) fn of_many(tasks: usize, looks: usize) -> Self {
         Self {
             tasks,
             looks,
-            bytes: usize::MAX,
+            payloads: None,
             read: PAGE,
         }
     }
@@ -139,7 +142,7 @@ impl Filter {
         mut after: Option<Position>,
         bounds: Bounds,
     ) -> Result<(Vec<T>, Option<Position>), Error> {
-        let mut walk = Walk::begin(scheduler, self, after);
+        let mut walk = Walk::begin(scheduler, self, after, bounds.payloads.is_some());
         let mut found = Vec::new();
         let (mut looked, mut bytes) = (0, 0);
         loop {
@@ -151,7 +154,8 @@ impl Filter {
             let Some(task) = walk.next(wanted).await? else {
                 return Ok((found, None));
             };
-            if found.len() == bounds.tasks || looked == bounds.looks || bytes >= bounds.bytes {
+            let is_full = bounds.payloads.is_some_and(|most| bytes >= most);
+            if found.len() == bounds.tasks || looked == bounds.looks || is_full {
                 return Ok((found, after));
             }
             looked += 1;

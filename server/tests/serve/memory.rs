@@ -258,6 +258,22 @@ async fn a_page_of_large_payloads_is_shorter() {
 }
 
 #[tokio::test]
+async fn what_shows_no_payloads_reads_none() {
+    let server = holding(16);
+    schedule(&server, 200).await;
+    let before = server.resident();
+    for path in ["/tasks?kind=k&q=none", "/tasks?kind=k&state=scheduled&q=none"] {
+        let page = server.request(Method::GET, path).send().await.unwrap();
+        assert_eq!(page.status(), 200, "{path}");
+    }
+    let none = json!({"filter": {"kind": "k", "key_prefix": "none"}, "dry_run": true});
+    let counted = server.post("/v1/tasks:cancel", none).await;
+    assert_eq!(counted.body, json!({"matched": 0, "more": false}));
+    let grown = server.resident().saturating_sub(before);
+    assert!(grown < 64 * MIB, "{grown} bytes more are in memory");
+}
+
+#[tokio::test]
 async fn a_request_that_may_wait_brings_no_more_than_it_needs() {
     let server = Server::start();
     let kinds = vec!["k".repeat(100); 1_000];

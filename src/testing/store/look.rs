@@ -1,11 +1,12 @@
 //! Cases of reads: find, list, upcoming, now; and of empty batches.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::StoreFixture;
 use super::trial::*;
 use crate::store::{Ahead, Looked, NewRow, Page, When};
-use crate::{Kind, State, TaskId, Timestamp};
+use crate::{Kind, State, Task, TaskId, Timestamp};
 
 pub(super) async fn a_row_is_found_by_id_and_by_key(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
@@ -95,6 +96,25 @@ pub(super) async fn a_page_goes_on_though_its_last_row_is_gone(fixture: &dyn Sto
     trial.bring(&first[1], State::Cancelled).await;
     let page = Page::new(KIND, State::Scheduled).after(&first[1]).limit(MANY);
     assert_eq!(ids(&ok(trial.store.list(&page).await)), [id(3), id(4)]);
+}
+
+pub(super) async fn a_lean_list_is_without_payloads_and_headers(fixture: &dyn StoreFixture) {
+    let trial = Trial::new(fixture).await;
+    let headers = BTreeMap::from([("name".to_owned(), "value".to_owned())]);
+    let row = NewRow {
+        payload: b"7".to_vec(),
+        headers,
+        ..due(1)
+    };
+    let task = trial.add(row).await;
+    let lean = Task {
+        payload: Vec::new(),
+        headers: BTreeMap::new(),
+        ..task.clone()
+    };
+    let page = Page::new(KIND, State::Scheduled);
+    assert_eq!(ok(trial.store.list(&page).await), [task]);
+    assert_eq!(ok(trial.store.list(&page.lean()).await), [lean]);
 }
 
 pub(super) async fn kinds_are_those_that_have_rows_in_the_state(fixture: &dyn StoreFixture) {

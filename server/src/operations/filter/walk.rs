@@ -24,9 +24,17 @@ struct Lane {
 
 impl<'a> Walk<'a> {
     /// Those of the kinds and the due times of a filter, after a position.
-    pub(super) fn begin(scheduler: &'a Scheduler, filter: &Filter, after: Option<Position>) -> Self {
+    pub(super) fn begin(
+        scheduler: &'a Scheduler,
+        filter: &Filter,
+        after: Option<Position>,
+        with_payloads: bool,
+    ) -> Self {
         let lane = |kind| {
             let mut page = Page::new(kind, filter.state).limit(0);
+            if !with_payloads {
+                page = page.lean();
+            }
             if let Some(time) = filter.due_after {
                 page = page.due_from(time);
             }
@@ -44,14 +52,16 @@ impl<'a> Walk<'a> {
         Self { scheduler, lanes }
     }
 
-    /// The next one. So many are wanted at the most, this one included, so no more than that is read of a kind at once; and
-    /// first only its share, as most of what comes next may be of another one.
+    /// The next one. So many are wanted at the most, this one included, so no more than that are read and wait beside one
+    /// of each kind; and of a kind first only its share, as most of what comes next may be of another one.
     pub(super) async fn next(&mut self, wanted: usize) -> Result<Option<Task>, Error> {
         let share = wanted.div_ceil(self.lanes.len().max(1));
+        let mut room = wanted.saturating_sub(self.lanes.iter().map(Lane::waiting).sum());
         for lane in &mut self.lanes {
             if lane.read.is_empty() && !lane.is_at_end {
-                let rows = share.max(2 * lane.page.limit).min(wanted);
+                let rows = share.max(2 * lane.page.limit).min(room).max(1);
                 lane.read(self.scheduler, rows).await?;
+                room = room.saturating_sub(lane.waiting());
             }
         }
         let first = |lane: &&mut Lane| lane.read.front().map(Position::from);
@@ -61,6 +71,11 @@ impl<'a> Walk<'a> {
 }
 
 impl Lane {
+    /// How many are still to come beside the first.
+    fn waiting(&self) -> usize {
+        self.read.len().saturating_sub(1)
+    }
+
     async fn read(&mut self, scheduler: &Scheduler, rows: usize) -> Result<(), Error> {
         self.page.limit = rows;
         self.read = scheduler.list(&self.page).await?.into();
@@ -69,5 +84,44 @@ impl Lane {
         let last = self.read.back().map(|task| Position::from(task).pair());
         self.page.after = last.or(self.page.after);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use delayline::store::MemoryStore;
+    use delayline::{NewTask, State, Timestamp};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn few_wait_of_many_kinds_and_all_come_in_order() {
+        let scheduler = Scheduler::new(MemoryStore::new());
+        // Some of each kind, in turns, and many of one.
+        let kind = |n: i64| if n < 400 { n % 20 } else { 0 };
+        let task = |n: i64| {
+            let time = Timestamp::from_millis(4_000_000_000_000 + n);
+            NewTask::new(format!("k{}", kind(n)), &n).at(time)
+        };
+        scheduler.schedule_all((0..500).map(task)).await.unwrap();
+        let filter = Filter {
+            kinds: (0..20).map(|n| format!("k{n}").into()).collect(),
+            state: State::Scheduled,
+            due_after: None,
+            due_before: None,
+            key_prefix: None,
+            error: None,
+        };
+        for with_payloads in [false, true] {
+            let mut walk = Walk::begin(&scheduler, &filter, None, with_payloads);
+            let mut found = Vec::new();
+            while let Some(task) = walk.next(16).await.unwrap() {
+                let waiting: usize = walk.lanes.iter().map(|lane| lane.read.len()).sum();
+                assert!(waiting < 16 + 20, "{waiting} wait after {}", found.len());
+                assert_eq!(task.payload.is_empty(), !with_payloads);
+                found.push(task.due_at.as_millis() - 4_000_000_000_000);
+            }
+            assert_eq!(found, (0..500).collect::<Vec<_>>());
+        }
     }
 }

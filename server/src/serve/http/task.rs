@@ -172,7 +172,7 @@ pub(super) async fn list(
     let bounds = Bounds {
         tasks: limit,
         looks: LOOKS,
-        bytes: FULL,
+        payloads: Some(FULL),
         read: PIECE,
     };
     let (tasks, after) = operations.list(&filter, after, bounds).await?;

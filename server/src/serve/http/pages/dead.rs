@@ -15,7 +15,7 @@ use super::frame::{Frame, Tab, page};
 use super::visitor::Visitor;
 use super::wanted::{Choice, Wanted, choices, cursor, kinds};
 use crate::digits::grouped;
-use crate::operations::{Bounds, KINDS};
+use crate::operations::{Bounds, KINDS, LEAN};
 use crate::time::now;
 
 /// How many tasks are looked at for a page.
@@ -27,7 +27,7 @@ const SHOWN: usize = 300;
 
 /// What is read at once, and a task of each kind that waits for its turn.
 pub(super) fn held(_: &Request) -> usize {
-    (PIECE + KINDS) << 20
+    (PIECE + KINDS) * LEAN
 }
 
 #[derive(Debug, Template)]
@@ -167,7 +167,7 @@ pub(super) async fn show(
     let bounds = Bounds {
         tasks: LOOKS,
         looks: LOOKS,
-        bytes: usize::MAX,
+        payloads: None,
         read: PIECE,
     };
     let filter = wanted.filter(listed, now());

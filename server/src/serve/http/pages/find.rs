@@ -53,7 +53,11 @@ pub(super) async fn exact(operations: &Operations, wanted: &Wanted, key: &str) -
     let mut tasks = Vec::new();
     for kind in kinds {
         let target = Target::Key(kind.into(), key.into());
-        tasks.extend(found(operations, target).await?);
+        if let Some(mut task) = found(operations, target).await? {
+            // Of many kinds these would be many.
+            task.payload = Vec::new();
+            tasks.push(task);
+        }
     }
     Ok(tasks)
 }

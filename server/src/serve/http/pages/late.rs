@@ -51,7 +51,7 @@ impl Lateness {
         state: State,
         now: Timestamp,
     ) -> Result<(), Problem> {
-        let first = Page::new(kind.clone(), state).limit(Self::LOOKED_AT);
+        let first = Page::new(kind.clone(), state).limit(Self::LOOKED_AT).lean();
         let tasks = app.scheduler.list(&first).await?;
         let are_more = tasks.len() == Self::LOOKED_AT;
         for task in tasks {

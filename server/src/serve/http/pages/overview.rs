@@ -19,7 +19,7 @@ use super::levels::Levels;
 use super::spark::Sparks;
 use super::visitor::Visitor;
 use super::words::{COUNTED, Count, Moment, lasted};
-use crate::operations::KindView;
+use crate::operations::{KindView, LEAN};
 use crate::serve::recent::Recent;
 use crate::time::{now, span};
 
@@ -48,7 +48,7 @@ const FORECAST: [(&str, &str); 4] = [
 
 /// The tasks that are looked at of each kind that is asked for.
 pub(super) fn held(_: &Request) -> usize {
-    (AT_ONCE * Lateness::LOOKED_AT) << 20
+    AT_ONCE * Lateness::LOOKED_AT * LEAN
 }
 
 #[derive(Debug, Template)]

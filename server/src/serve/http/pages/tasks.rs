@@ -9,6 +9,7 @@ use delayline::{Kind, State as TaskState, Task, Timestamp};
 use url::form_urlencoded;
 
 use super::super::Shared;
+use super::super::admission::A_TASK;
 use super::super::problem::Problem;
 use super::fields::Fields;
 use super::find::{elsewhere, exact};
@@ -17,7 +18,7 @@ use super::visitor::Visitor;
 use super::wanted::{Choice, DUE, Wanted, choices, cursor, kinds};
 use super::words::Moment;
 use super::wrong::Wrong;
-use crate::operations::{Bounds, KINDS, Operations, Position, state_name};
+use crate::operations::{Bounds, KINDS, LEAN, Operations, Position, state_name};
 use crate::serve::config::Right;
 use crate::time::now;
 
@@ -27,18 +28,18 @@ const OF_EACH: usize = 20;
 /// How many tasks are looked at for a page: so few that it comes at once.
 const LOOKS: usize = 2_000;
 /// How many tasks are read at once.
-const PIECE: usize = 16;
-/// After so many bytes of payloads a page ends.
-const FULL: usize = 4 << 20;
+const PIECE: usize = 32;
 
-/// What a page holds while it is made, as a payload has up to 1 MiB: a task of each kind waits for its turn.
+/// What a page holds while it is made: the tasks on it, those that are read, of which one of each kind waits for its turn,
+/// and one of each that may have the very key that was searched for, with its payload until that is left out.
 pub(super) fn held(request: &Request) -> usize {
-    let search = request.uri().query().unwrap_or_default();
-    let kinds = match Fields::parse(search.as_bytes()).one("kind") {
-        Some(_) => 0,
-        None => KINDS,
+    let fields = Fields::parse(request.uri().query().unwrap_or_default().as_bytes());
+    let kinds = if fields.one("kind").is_some() { 1 } else { KINDS };
+    let on_it = match fields.one("q") {
+        Some(_) => OF_EACH * TaskState::ALL.len() + kinds,
+        None => TASKS,
     };
-    FULL + ((PIECE + kinds) << 20)
+    A_TASK + (on_it + PIECE + kinds) * LEAN
 }
 
 #[derive(Debug, Template)]
@@ -223,7 +224,7 @@ impl Found {
         after: Option<Position>,
         now: Timestamp,
     ) -> Result<Self, Problem> {
-        let bounds = bounds(wanted, TASKS, 1);
+        let bounds = bounds(TASKS, 1);
         let filter = wanted.filter(wanted.kinds_among(all), now);
         let (tasks, next): (Vec<Task>, _) = operations.list(&filter, after, bounds).await?;
         let note = if wanted.kind.is_none() && all.len() > KINDS {
@@ -250,7 +251,7 @@ impl Found {
             let of_state = wanted.of_state(Some(state));
             let all = kinds(operations, state).await?;
             let filter = of_state.filter(of_state.kinds_among(&all), now);
-            let bounds = bounds(&of_state, OF_EACH, TaskState::ALL.len());
+            let bounds = bounds(OF_EACH, TaskState::ALL.len());
             let (tasks, next): (Vec<Task>, _) = operations.list(&filter, None, bounds).await?;
             found.extend(tasks);
             more.extend(next.map(|_| state_name(state)));
@@ -268,16 +269,12 @@ impl Found {
 }
 
 /// Bounds a page, or one of several parts of it.
-fn bounds(wanted: &Wanted, tasks: usize, parts: usize) -> Bounds {
+fn bounds(tasks: usize, parts: usize) -> Bounds {
     Bounds {
         tasks,
         looks: LOOKS / parts,
-        bytes: FULL / parts,
-        read: if wanted.q.is_some() || wanted.error.is_some() {
-            200
-        } else {
-            PIECE
-        },
+        payloads: None,
+        read: PIECE,
     }
 }
 

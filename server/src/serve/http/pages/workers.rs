@@ -15,7 +15,7 @@ use super::visitor::Visitor;
 use super::wanted::{Wanted, kinds};
 use super::words::Moment;
 use crate::digits::grouped;
-use crate::operations::{Bounds, KINDS};
+use crate::operations::{Bounds, KINDS, LEAN};
 
 /// How many running tasks are looked at.
 const LOOKS: usize = 2_000;
@@ -24,7 +24,7 @@ const PIECE: usize = 32;
 
 /// What is read at once, and a task of each kind that waits for its turn.
 pub(super) fn held(_: &Request) -> usize {
-    (PIECE + KINDS) << 20
+    (PIECE + KINDS) * LEAN
 }
 
 #[derive(Debug, Template)]
@@ -115,7 +115,7 @@ pub(super) async fn show(
     let bounds = Bounds {
         tasks: LOOKS,
         looks: LOOKS,
-        bytes: usize::MAX,
+        payloads: None,
         read: PIECE,
     };
     let filter = running.filter(running.kinds_among(&all), now);
