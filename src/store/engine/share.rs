@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::defaults;
+
 /// How many rows of all kinds one call is to take, about: so many are read, or removed, in a small part of the time that it has.
 const ENOUGH: usize = 10_000;
 /// How many times the last share the next one is at the most, and what part of it after a call that took too long.
@@ -12,12 +14,13 @@ const STEP: usize = 8;
 #[derive(Debug)]
 pub(super) struct Share(AtomicUsize);
 
-impl Share {
-    /// So many at first.
-    pub(super) const fn new(first: usize) -> Self {
-        Self(AtomicUsize::new(first))
+impl Default for Share {
+    fn default() -> Self {
+        Self(AtomicUsize::new(usize::MAX))
     }
+}
 
+impl Share {
     /// How many a call takes that may take so many.
     pub(super) fn of(&self, limit: usize) -> usize {
         self.0.load(Ordering::Relaxed).min(limit)
@@ -26,16 +29,17 @@ impl Share {
     /// A call that might take so many of each kind found so many rows of all kinds.
     pub(super) fn found(&self, limit: usize, rows: usize) {
         let next = self.of(limit).saturating_mul(ENOUGH) / rows.max(ENOUGH / STEP);
-        match rows > ENOUGH {
-            true => self.0.store(next.max(1), Ordering::Relaxed),
-            false => drop(self.0.fetch_max(next.min(limit), Ordering::Relaxed)),
+        if rows > ENOUGH {
+            self.0.store(next.max(1), Ordering::Relaxed);
+        } else {
+            self.0.fetch_max(next.min(limit), Ordering::Relaxed);
         }
     }
 
     /// A call took too long.
     pub(super) fn lessen(&self) {
-        let less = (self.of(ENOUGH) / STEP).max(1);
-        self.0.store(less, Ordering::Relaxed);
+        let less = self.of(defaults::SWEEP_LIMIT) / STEP;
+        self.0.store(less.max(1), Ordering::Relaxed);
     }
 }
 
@@ -43,7 +47,7 @@ impl Share {
 mod tests {
     use super::*;
 
-    const LIMIT: usize = 500;
+    const LIMIT: usize = defaults::SWEEP_LIMIT;
 
     /// The shares of calls that find so many rows of each of so many kinds.
     fn shares(share: &Share, kinds: usize, rows: usize) -> Vec<usize> {
@@ -57,8 +61,7 @@ mod tests {
 
     #[test]
     fn each_kind_has_a_share_of_what_is_enough() {
-        let share = Share::new(64);
-        assert_eq!(shares(&share, 1, 0), [64, 500, 500, 500, 500]);
+        let share = Share::default();
         assert_eq!(shares(&share, 20, 500), [500, 500, 500, 500, 500]);
         assert_eq!(shares(&share, 2_000, 500), [500, 5, 5, 5, 5]);
         assert_eq!(shares(&share, 50_000, 500), [5, 1, 1, 1, 1]);
@@ -68,12 +71,13 @@ mod tests {
 
     #[test]
     fn what_takes_too_long_takes_less() {
-        let share = Share::new(usize::MAX);
+        let share = Share::default();
         let mut less = Vec::new();
-        for _ in 0..6 {
+        for _ in 0..4 {
             share.lessen();
             less.push(share.of(LIMIT));
         }
-        assert_eq!(less, [500, 156, 19, 2, 1, 1]);
+        assert_eq!(less, [62, 7, 1, 1]);
+        assert_eq!(shares(&share, 1, LIMIT), [1, 8, 64, 500, 500]);
     }
 }

@@ -38,9 +38,6 @@ pub(in crate::store) struct TableEngine<T> {
     pub(super) removed: Share,
 }
 
-/// How many rows of each kind are taken first of those that may have gathered while nobody looked.
-const FIRST: usize = 64;
-
 impl<T> TableEngine<T> {
     pub(super) fn new(table: T, clock: Clock, stays: Arc<Stays>) -> Self {
         Self {
@@ -51,9 +48,9 @@ impl<T> TableEngine<T> {
             queue: Queue::default(),
             time: Reckoned::default(),
             other_first: AtomicBool::default(),
-            overdue: Share::new(FIRST),
-            ahead: Share::new(usize::MAX),
-            removed: Share::new(FIRST),
+            overdue: Share::default(),
+            ahead: Share::default(),
+            removed: Share::default(),
         }
     }
 }
