@@ -59,8 +59,8 @@ impl Pauses {
         !self.heard().until.is_empty()
     }
 
-    /// The kinds that are paused, by name. Those pauses that are over are removed, one time after the other, and nothing waits
-    /// for it: their rows may be locked.
+    /// Returns the kinds that are paused, by name. Also starts to remove pauses that are over, one removal at a time. The
+    /// caller does not wait for it, as a row may be locked.
     pub(crate) async fn all(&self, store: &Arc<dyn Store>, clock: &Clock) -> Result<Vec<Paused>, Error> {
         let (found, over) = paused::all(&**store).await?;
         if !over.is_empty() {

@@ -20,7 +20,7 @@ pub struct Claim {
     pub room: BTreeMap<Kind, usize>,
     /// How many bytes of payloads the claimer can take: a row is claimed only while those claimed before it by the same
     /// call have fewer in all. A store may count those that it left to others, too. Where the claims of some kinds are noted
-    /// and those of others are not, it may take one of these sorts before the other, but not always the same.
+    /// and those of others are not, it may serve one sort before the other, but must not always serve the same one first.
     pub bytes: usize,
     /// Of which kinds it is noted that rows are claimed, and that their lease has ended. Of the kinds with room in a claim
     /// that a [`Table`](super::table::Table) is given, all claims are noted or none.

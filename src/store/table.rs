@@ -118,6 +118,7 @@ pub trait Table: Send + Sync {
 
     /// Puts rows out of the way that were found and cannot be read, those that are still overdue or due: for so long neither
     /// a claim nor a range by `wake_at` finds one. Its version and what it has of its own stay, so that it can be mended.
+    /// A table that does so by a lease gives it the owner `nobody: the row cannot be read`: else its end counts as a stall.
     ///
     /// Only for a table that gives such rows.
     async fn set_aside(&self, rows: &[Unreadable], pause: Duration) -> Result<(), Error> {

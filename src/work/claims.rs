@@ -177,8 +177,9 @@ impl Claims {
     /// For all callers that wait in one process for the same kinds one poll asks the store: every
     /// [`defaults::CLAIM_EVERY`], and at once when a task of these kinds is scheduled for now through this scheduler, or is
     /// found due by a worker beside it. One call claims for all of them that wait through clones of one handle for the same
-    /// lease and owner, up to [`defaults::BATCH`] tasks and the [bytes](Self::payload_bytes) of one call. Whichever has
-    /// waited longest is served first, but for those whose handle [is full](Self::is_full). While no caller waits, the store is not asked.
+    /// lease and owner, up to [`defaults::BATCH`] tasks and the [bytes](Self::payload_bytes) of one call. The caller
+    /// that has waited longest is served first; one whose handle [is full](Self::is_full) is passed over. While no caller
+    /// waits, the store is not asked.
     ///
     /// A store that is away is waited for, too: if it still is at the end, that is an error. A call of the store that is
     /// under way at the end is waited for, so a wait may take longer by that. A caller that drops the wait before anything

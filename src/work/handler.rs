@@ -155,7 +155,7 @@ impl Finishing {
     }
 }
 
-/// A finish of which it is not known yet whether it did: dropped before, it did not.
+/// Marks a finish whose answer has not come; if it is dropped, the handler has not finished its task.
 struct Begun<'f>(&'f Finishing);
 
 impl Begun<'_> {
@@ -192,7 +192,7 @@ impl Context {
     ///
     /// `transaction` is made by the `join` of the store that keeps the task. The handler commits afterwards and answers
     /// [`Outcome::Done`]. If it does not commit, the attempt has failed. On [`Error::ClaimLost`] it must roll back:
-    /// the task may be another worker's by now. So it must if it drops the call before that has answered.
+    /// the task may be another worker's by now. It must also roll back if it drops this call before the answer.
     pub async fn finish_in(&self, mut transaction: impl Transaction) -> Result<(), Error> {
         // Before the statement: from then on only the handler knows whether the row is still to be held.
         let begun = self.finishing.begin();

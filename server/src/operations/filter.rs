@@ -95,7 +95,7 @@ pub(crate) struct Bounds {
     pub(crate) looks: usize,
     /// After so many bytes of payloads it ends; none: tasks are read without payload and headers.
     pub(crate) payloads: Option<usize>,
-    /// How many tasks wait at the most when they are read, beside one of each kind.
+    /// How many tasks wait at the most when they are read, beside one of each kind, or some short ones without payload.
     pub(crate) read: usize,
 }
 

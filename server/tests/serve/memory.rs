@@ -282,10 +282,10 @@ async fn a_request_that_may_wait_brings_no_more_than_it_needs() {
         ("/v1/claims:done", json!({"claims": kinds})),
         ("/v1/time/advance", json!({"by": " ".repeat(100 << 10)})),
     ] {
-        server
-            .post(path, body)
-            .await
-            .refuses(413, "of claims and turns of the clock allowed are 64 KiB");
+        server.post(path, body).await.refuses(
+            413,
+            "than the 64 KiB of /v1/claims, /v1/claims:done and /v1/time/advance",
+        );
     }
 }
 

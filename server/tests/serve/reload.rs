@@ -7,6 +7,8 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse as _;
 use reqwest::Method;
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 use crate::receiver::Receiver;
@@ -227,7 +229,7 @@ async fn tokens_are_let_in_and_shut_out() {
     // Of `reader`, and of `shop`.
     let tokens = |digests: &[&str]| {
         let token = |(n, digest): (usize, &&str)| {
-            format!("{{ name = \"t{n}\", sha256 = \"{digest}\", may = [\"read\", \"schedule\"] }}")
+            format!("{{ name = \"t{n}\", sha256 = \"{digest}\", may = [\"read\", \"schedule\", \"work\"] }}")
         };
         let tokens: Vec<_> = digests.iter().enumerate().map(token).collect();
         format!("{ANY_PORT}tokens = [{}]", tokens.join(", "))
@@ -255,8 +257,26 @@ async fn tokens_are_let_in_and_shut_out() {
     };
     schedules("1").await;
     assert!(hears.chunk().await.unwrap().is_some());
+    // Of a worker whose token was looked at, and whose body is on its way.
+    let body = r#"{"kinds": ["due"], "wait": "60s"}"#;
+    let head = format!(
+        "POST /v1/claims HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer reader\r\ncontent-type: application/json\r\n\
+         expect: 100-continue\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut late = TcpStream::connect(server.address()).await.unwrap();
+    late.write_all(head.as_bytes()).await.unwrap();
+    let mut goes_on = [0; 25];
+    late.read_exact(&mut goes_on).await.unwrap();
+    assert_eq!(&goes_on, b"HTTP/1.1 100 Continue\r\n\r\n");
     server.reload(&tokens(&[shop])).await;
     assert_eq!((status("reader").await, status("shop").await), (401, 200));
+    let due = server.request(Method::PUT, "/v1/tasks/due/1").bearer_auth("shop");
+    Answer::of(due.json(&json!({"after": "0"}))).await.is(201, "new");
+    late.write_all(body.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    late.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.ends_with(r#"{"claims":[]}"#), "{answer}");
     schedules("2").await;
     assert_eq!(hears.chunk().await.unwrap(), None, "nor is it told what happens");
 }

@@ -78,7 +78,7 @@ impl<T: Table> TableEngine<T> {
                 }
             }
         }
-        batch.may_have_written = true;
+        batch.may_have_written |= !replaced.is_empty();
         let missed = loaded.write(&self.table, &replaced).await?;
         for (place, answer) in decided {
             match missed.get(&answer.task().id) {

@@ -78,7 +78,7 @@ impl<T: Table> TableEngine<T> {
     }
 
     /// Claims rows. Whether that is noted differs between kinds, and a table knows one answer for a call: so it is asked for
-    /// each of both sorts. They come first in turn, so that neither takes all the room for bytes from the other for ever.
+    /// each of both sorts. The two sorts take turns at being first, so that neither keeps the room for bytes from the other.
     pub(super) async fn claim_in_table(
         &self,
         which: Which<'_>,

@@ -6,7 +6,7 @@ use crate::defaults;
 
 /// How many rows of all kinds one call is to take, about: so many are read, or removed, in a small part of the time that it has.
 const ENOUGH: usize = 10_000;
-/// How many times the last share the next one is at the most, and what part of it after a call that took too long.
+/// By what factor a share grows at the most, and shrinks after a call that took too long.
 const STEP: usize = 8;
 
 /// How many rows of each kind the next call takes: fewer after one that found too many of all kinds together, or that took too
@@ -21,12 +21,12 @@ impl Default for Share {
 }
 
 impl Share {
-    /// How many a call takes that may take so many.
+    /// Returns how many rows of each kind a call with this limit takes.
     pub(super) fn of(&self, limit: usize) -> usize {
         self.0.load(Ordering::Relaxed).min(limit)
     }
 
-    /// A call that might take so many of each kind found so many rows of all kinds.
+    /// Records how many rows of all kinds a call with this limit has found.
     pub(super) fn found(&self, limit: usize, rows: usize) {
         let next = self.of(limit).saturating_mul(ENOUGH) / rows.max(ENOUGH / STEP);
         if rows > ENOUGH {
@@ -36,7 +36,7 @@ impl Share {
         }
     }
 
-    /// A call took too long.
+    /// Records that a call took too long.
     pub(super) fn lessen(&self) {
         let less = self.of(defaults::SWEEP_LIMIT) / STEP;
         self.0.store(less.max(1), Ordering::Relaxed);

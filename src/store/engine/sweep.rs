@@ -83,7 +83,7 @@ impl<T: Table> TableEngine<T> {
             from: Start::Ago(Duration::ZERO),
             within: None,
             backwards: true,
-            ..Range::overdue(State::Running, limit)
+            ..Range::overdue(State::Running, self.removed.of(limit))
         };
         let Stamped { now, found } = self.table.range(&[leases], Columns::Lean).await?;
         let mut leases = found.into_iter().next().unwrap_or_default();

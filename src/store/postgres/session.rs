@@ -167,7 +167,7 @@ impl<L: Executor> Session for PgSession<L> {
             .await
     }
 
-    /// A row that cannot be read is claimed as well, and then is nobody's until the lease ends.
+    /// Claims a row that cannot be read as well, and then takes it from that worker until the lease ends.
     async fn claim(&self, which: Which<'_>, claim: &Claim) -> Answered<Found> {
         let (statement, mut values) = match which {
             Which::Due => (&self.statements().claim_due, Vec::new()),

@@ -55,11 +55,11 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// After each write but a claim waits up to `timeout` until so many replicas have it (`WAIT`); otherwise the call fails,
-    /// and whether it took effect is not known. Not waited for unless told.
+    /// Waits after each write, except a claim, for up to `timeout` until so many replicas have it (`WAIT`); otherwise the call
+    /// fails, and whether it took effect is not known. Without this call no replica is waited for.
     ///
-    /// Claims are not waited for: one that is an error would hold its task for a lease, with nobody to run it. One that a
-    /// failover takes back may be given to another worker as well.
+    /// A claim waits for no replica: if it failed after it was written, it would hold its task for a lease while no worker runs
+    /// it. One that a failover takes back may be given to another worker as well.
     ///
     /// It takes a way to the replicas and back for every call; and while too few replicas answer, calls wait one after the
     /// other, as they share a connection. A replica that was promoted leaves one less: where that is too few, all writes to

@@ -6,7 +6,7 @@ use super::transition::enter;
 use crate::task::timestamp::duration;
 use crate::{State, Task, Timestamp};
 
-/// The owner of a row that was set aside since it could not be read: its claim is of no worker.
+/// Marks, as its owner, a row that is set aside because it cannot be read: no worker holds its claim.
 pub(in crate::store) const NOBODY: &str = "nobody: the row cannot be read";
 
 /// Whether its claim is none any more. `hold!` of PostgreSQL and `held` of MySQL ask the same of rows that they lock.

@@ -247,7 +247,7 @@ impl Lane {
         self.changed.notify_one();
     }
 
-    /// What was put off, or is still being noted, has its turn after the others.
+    /// Queues a claim behind the others, as its start could not be noted.
     pub(crate) fn queue_again(&self, attempt: &Arc<Attempt>) {
         {
             let mut state = self.state();

@@ -5,13 +5,19 @@ use std::collections::VecDeque;
 use delayline::store::Page;
 use delayline::{Error, Scheduler, Task};
 
-use super::{Filter, Position};
+use super::{Filter, LEAN, Position};
 
 /// Tasks of one state by due time and id, of whatever kind they are.
 pub(super) struct Walk<'a> {
     scheduler: &'a Scheduler,
     lanes: Vec<Lane>,
+    /// How many of a kind are read at once at the least.
+    least: usize,
 }
+
+/// How many are read of a kind at once at the least where they are read without payloads: of many kinds each would be asked
+/// for one at a time otherwise.
+const FEW: usize = 16;
 
 /// The tasks of one kind.
 struct Lane {
@@ -49,25 +55,39 @@ impl<'a> Walk<'a> {
             }
         };
         let lanes = filter.kinds.iter().cloned().map(lane).collect();
-        Self { scheduler, lanes }
+        Self {
+            scheduler,
+            lanes,
+            least: if with_payloads { 1 } else { FEW },
+        }
     }
 
-    /// The next one. So many are wanted at the most, this one included, so no more than that are read and wait beside one
+    /// The next one. So many are wanted at the most, this one included, so no more than that are read and wait beside some
     /// of each kind; and of a kind first only its share, as most of what comes next may be of another one.
     pub(super) async fn next(&mut self, wanted: usize) -> Result<Option<Task>, Error> {
         let share = wanted.div_ceil(self.lanes.len().max(1));
         let mut room = wanted.saturating_sub(self.lanes.iter().map(Lane::waiting).sum());
         for lane in &mut self.lanes {
             if lane.read.is_empty() && !lane.is_at_end {
-                let rows = share.max(2 * lane.page.limit).min(room).max(1);
-                lane.read(self.scheduler, rows).await?;
+                let rows = share.max(2 * lane.page.limit).min(room);
+                lane.read(self.scheduler, rows.max(self.least.min(wanted)))
+                    .await?;
                 room = room.saturating_sub(lane.waiting());
+                if lane.read.iter().any(is_long) {
+                    self.least = 1;
+                }
             }
         }
         let first = |lane: &&mut Lane| lane.read.front().map(Position::from);
         let filled = self.lanes.iter_mut().filter(|lane| !lane.read.is_empty());
         Ok(filled.min_by_key(first).and_then(|lane| lane.read.pop_front()))
     }
+}
+
+/// Whether a task takes more than its part of what is held for each kind.
+fn is_long(task: &Task) -> bool {
+    let error = task.last_error.as_ref();
+    error.is_some_and(|error| error.len() > LEAN / FEW)
 }
 
 impl Lane {
@@ -115,9 +135,12 @@ mod tests {
         for with_payloads in [false, true] {
             let mut walk = Walk::begin(&scheduler, &filter, None, with_payloads);
             let mut found = Vec::new();
+            let least = if with_payloads { 1 } else { FEW };
             while let Some(task) = walk.next(16).await.unwrap() {
                 let waiting: usize = walk.lanes.iter().map(|lane| lane.read.len()).sum();
-                assert!(waiting < 16 + 20, "{waiting} wait after {}", found.len());
+                assert!(waiting < 16 + 20 * least, "{waiting} wait after {}", found.len());
+                let few = walk.lanes.iter().all(|lane| lane.read.len() + 1 >= least);
+                assert!(few || !found.is_empty(), "each is asked for one at a time");
                 assert_eq!(task.payload.is_empty(), !with_payloads);
                 found.push(task.due_at.as_millis() - 4_000_000_000_000);
             }

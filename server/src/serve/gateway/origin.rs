@@ -45,13 +45,12 @@ impl Origin {
                 true => message.id.clone(),
                 false => id_of(&message.topic, &message.id).to_string(),
             },
-            // A message that was stored again is later than when it was sent; its producer's clock is as good as
-            // another broker's.
-            at: match was_held || is_given_back {
+            // A message that its broker held back was stored later than it was sent, and is in the log where it came out;
+            // its producer's clock is as good as another broker's. Of one that was given back both are of the first time.
+            at: match was_held && !is_given_back {
                 true => message.stored_at.min(message.born_at),
                 false => message.stored_at,
             },
-            // A message that a broker has held back is in its log where it came out.
             place: message.place.filter(|_| is_given_back || !was_held),
             broker: message
                 .broker
@@ -167,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_again_is_as_old_as_when_it_was_sent() {
+    fn what_was_held_back_is_as_old_as_when_it_was_sent() {
         let stored = |names: &[&str]| {
             let mut message = Received::new("in", "a", Timestamp::from_millis(90), *b"x");
             message.born_at = Timestamp::from_millis(20);
@@ -181,8 +180,8 @@ mod tests {
         assert_eq!(stored(&[]), (90, Some(7)));
         assert_eq!(stored(&["DELAY"]), (20, None), "held back by its broker");
         assert_eq!(stored(&["TIMER_OUT_MS"]), (20, None));
-        // Its place is that of the first time.
-        assert_eq!(stored(&["DELAY", "RETRY_TOPIC"]), (20, Some(7)));
+        // Its time and its place are those of the first time, whatever its producer's clock says.
+        assert_eq!(stored(&["DELAY", "RETRY_TOPIC"]), (90, Some(7)));
     }
 
     #[test]

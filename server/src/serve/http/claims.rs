@@ -161,7 +161,7 @@ pub(super) async fn take(
         let allowed = format!("allowed are 1 to {MOST_KINDS} kinds");
         return Err(Problem::invalid("kinds", wanted.kinds.len(), allowed));
     }
-    let mut replaced = app.current.subscribe();
+    let mut replaced = app.replaced_for(&caller);
     let current = app.current();
     let kinds: Vec<_> = wanted.kinds.into_iter().map(Kind::from).collect();
     for kind in &kinds {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use delayline::Kind;
 use delayline::claims::Claims;
+use tokio::sync::watch;
 
+use super::access::Caller;
 use super::{App, Room};
 use crate::serve::topics::Topics;
 
@@ -38,5 +40,15 @@ impl App {
     /// By what a request is answered that has come just now.
     pub(super) fn current(&self) -> Arc<Current> {
         Arc::clone(&self.current.borrow())
+    }
+
+    /// Tells when another configuration holds than the one by which a caller was let in.
+    pub(super) fn replaced_for(&self, caller: &Caller) -> watch::Receiver<Arc<Current>> {
+        let mut replaced = self.current.subscribe();
+        // Between the look at its token and this: its body may come late.
+        if !self.access.still_lets_in(caller) {
+            replaced.mark_changed();
+        }
+        replaced
     }
 }

@@ -43,15 +43,15 @@ struct Feed {
 }
 
 /// Hears what becomes of tasks through this server, from now on, as server-sent events: each is named by the state of its
-/// task, and has the task without its payload. An event `missed` says how many were left out, as they came too fast. They end
-/// when the configuration is another one: whom it lets in asks again.
+/// task, and has the task without its payload. An event `missed` says how many were left out, as they came too fast. The server
+/// ends the stream when it takes over another configuration; callers then connect again.
 #[utoipa::path(
     get,
     path = "/v1/events",
     tag = "tasks",
     params(Wanted),
     responses(
-        (status = 200, description = "Events, until the client goes away, the server stops, or its configuration is another one", body = String, content_type = "text/event-stream"),
+        (status = 200, description = "Events, until the client goes away, the server stops or takes over another configuration", body = String, content_type = "text/event-stream"),
         Refusals
     )
 )]
@@ -63,11 +63,7 @@ pub(super) async fn listen(
     let kind = wanted.kind.map(Kind::from);
     kind.as_ref().map_or(Ok(()), Kind::check)?;
     kind.as_ref().map_or(Ok(()), |kind| caller.reach(kind))?;
-    let mut replaced = app.current.subscribe();
-    // Between the look at its token and this.
-    if !app.access.still_lets_in(&caller) {
-        replaced.mark_changed();
-    }
+    let replaced = app.replaced_for(&caller);
     let feed = Feed {
         events: app.scheduler.events(),
         caller,

@@ -10,8 +10,9 @@ use tokio::time::{sleep, timeout};
 
 /// For how long a request waits for room.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// For how long what waits longer does so before others have their turn: less than they wait.
+/// For how long what waits longer does so before others have their turn, at first and at the most: less than they wait.
 const TURN: Duration = Duration::from_secs(1);
+const LONGEST_TURN: Duration = Duration::from_secs(4);
 /// What a scrape of metrics holds: more than all series of as many kinds as are told apart.
 pub(super) const A_SCRAPE: usize = 4 << 20;
 /// How many scrapes are answered at once.
@@ -70,14 +71,16 @@ impl Room {
         }
     }
 
-    /// Waits until there is room for so many bytes, for however long: by turns, as what waits keeps what is free from all
-    /// others, and nobody may end soon.
+    /// Waits until there is room for so many bytes, for however long: in turns, as what waits keeps what is free from all
+    /// others. Turns get longer, so that it comes although others overlap.
     pub(super) async fn wait(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let mut turn = TURN;
         loop {
-            if let Ok(held) = timeout(TURN, self.all.wait(bytes)).await {
+            if let Ok(held) = timeout(turn, self.all.wait(bytes)).await {
                 return held;
             }
             sleep(TURN).await;
+            turn = (2 * turn).min(LONGEST_TURN);
         }
     }
 }
@@ -263,12 +266,33 @@ mod tests {
             for _ in 0..9 {
                 let begin = Instant::now();
                 drop(share.hold(3).await.unwrap());
-                assert!(begin.elapsed() <= TURN);
+                assert!(begin.elapsed() <= LONGEST_TURN);
                 sleep(Duration::from_millis(700)).await;
             }
             drop(slow);
         });
         assert_eq!(came, [true; 3]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_for_all_comes_though_others_overlap() {
+        let room = Room::new(4, false);
+        let holding = |after| {
+            let share = room.of("");
+            tokio::spawn(async move {
+                sleep(after).await;
+                loop {
+                    let held = share.hold(2).await.unwrap();
+                    sleep(Duration::from_millis(1_500)).await;
+                    drop(held);
+                }
+            })
+        };
+        let others = [0, 750].map(|millis| holding(Duration::from_millis(millis)));
+        sleep(Duration::from_secs(3)).await;
+        let came = timeout(Duration::from_secs(60), room.wait(4)).await;
+        assert!(came.unwrap().is_some());
+        others.iter().for_each(|other| other.abort());
     }
 
     #[tokio::test(start_paused = true)]

@@ -126,8 +126,7 @@ async fn hold(kept: &mut Option<Kept>, bytes: usize, room: &Share) -> bool {
 }
 
 fn too_large() -> Problem {
-    let detail =
-        "the body is larger than http.body_limit allows; of claims and turns of the clock allowed are 64 KiB";
+    let detail = "the body is larger than http.body_limit allows, or than the 64 KiB of /v1/claims, /v1/claims:done and /v1/time/advance";
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
 }
 

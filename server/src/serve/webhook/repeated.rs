@@ -1,5 +1,6 @@
 //! Removes from answers what they repeat of the URL that was posted to, as a secret may be in it.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 
 use percent_encoding::percent_decode_str;
@@ -26,8 +27,11 @@ impl Repeated {
         .chain(url.path().split('/'))
         .chain(values);
         let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+        // As a reader of forms has them, which takes a plus for a space.
+        let pairs = url.query_pairs().flat_map(|(name, value)| [name, value]);
         let mut texts: Vec<_> = texts
             .flat_map(|text| [text.to_owned(), decoded(text)])
+            .chain(pairs.map(Cow::into_owned))
             .filter(|text| text.len() >= SHORTEST)
             .collect();
         // The longer ones first: of one whose part is gone the rest would stay.
@@ -64,6 +68,7 @@ mod tests {
             ),
             ("nobody is XoP4 2pQ9/".to_owned(), "nobody is …"),
             ("wrong signature aGk+dGhlcmU=".to_owned(), "wrong signature …"),
+            ("wrong signature aGk dGhlcmU=".to_owned(), "wrong signature …"),
             (format!("wrong {}", url.query().unwrap()), "wrong …"),
             ("no hooks at T0".to_owned(), "no hooks at T0"),
         ] {

@@ -59,6 +59,21 @@ async fn rows_change_in_place_and_what_is_typed_chosen_focused_and_scrolled_to_s
 }
 
 #[tokio::test]
+async fn a_page_says_that_its_session_has_ended() {
+    let server = Server::configured(&tokens(&[("operator", "\"read\"")]));
+    let browser = Chromium::new(&server).await;
+    browser.go("/tasks").await;
+    browser.says("Token").await;
+    browser.type_keys("operator" + Key::Enter).await;
+    browser.says("Live").await;
+    server.reload(&tokens(&[("reader", "\"read\"")])).await;
+    let title = "return document.getElementById('live').title";
+    while browser.run(title).await != json!("The session has ended: load the page again to sign in") {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
 async fn a_page_that_is_paused_stays_as_it_is_until_it_goes_on() {
     let server = Server::start();
     let schedule = async |key: &str| {

@@ -124,19 +124,21 @@
     if (document.hidden || isPaused || !document.getSelection().isCollapsed) return;
     try {
       const answer = await fetch(location.href, { headers: { accept: "text/html" } });
-      if (answer.ok && !answer.redirected && !isPaused) show(await answer.text());
+      // It is sent to sign in where its session has ended.
+      if (answer.redirected) return say(false, "The session has ended: load the page again to sign in");
+      if (answer.ok && !isPaused) show(await answer.text());
     } catch { /* The server is away: what is shown is what was known last. */ }
   };
   const soon = () => { timer ??= setTimeout(ask, PAUSE); };
   const { only } = main.dataset;
   const heard = (event) => { if (!only || event.lastEventId.startsWith(only)) soon(); };
-  const say = (isLive) => {
+  const say = (isLive, why = "The server does not answer") => {
     button.hidden = false;
     button.textContent = isPaused ? "Paused" : "Live";
     button.setAttribute("aria-pressed", String(isPaused));
     button.setAttribute("aria-label", isPaused ? "Paused: go on showing what happens" : "Live: pause");
     button.classList.toggle("away", !isLive && !isPaused);
-    button.title = isPaused ? "Nothing changes until you go on" : isLive ? "The page shows what happens" : "The server does not answer";
+    button.title = isPaused ? "Nothing changes until you go on" : isLive ? "The page shows what happens" : why;
   };
   // A browser has six connections to a server, for all that it shows and all that it keeps to go back to: so only what is
   // seen listens.
@@ -146,7 +148,11 @@
     events = new EventSource(feed);
     for (const name of ["scheduled", "running", "done", "dead", "cancelled", "missed"]) events.addEventListener(name, heard);
     events.onopen = () => say(true);
-    events.onerror = () => say(false);
+    events.onerror = () => {
+      say(false);
+      // A browser does not ask again after a refusal.
+      if (events?.readyState === EventSource.CLOSED) events = null;
+    };
   };
   const leave = () => {
     events?.close();
@@ -167,5 +173,8 @@
   });
   addEventListener("pageshow", listen);
   // Times go on, and what other servers do is not told.
-  setInterval(soon, ALSO_EVERY);
+  setInterval(() => {
+    if (!events) listen();
+    soon();
+  }, ALSO_EVERY);
 })();

@@ -26,8 +26,8 @@ import java.util.stream.Collectors;
  *
  * <p>A command that schedules has its effect once, however often it is asked while its task is there. Any other one acts each
  * time that it reaches the server, on what is there under its key by then: {@code shift} moves once more, a delay counts anew,
- * and {@code runNow} runs again what has failed since. So after a {@link NoAnswerException} look with {@link #find} first; {@code cancel}, and
- * {@code reschedule} and {@code edit} without a delay, may be asked again as long as nobody schedules under the key anew.
+ * and {@code runNow} runs again what has failed since. So after a {@link NoAnswerException} look with {@link #find} first. Asking again is harmless only for
+ * {@code cancel}, and for {@code reschedule} to a time and {@code edit} without a delay, while no other caller uses the key.
  *
  * <p>Options are set before the first command. The kind of a task says where it goes when it is due, by the server's configuration: it is posted to a URL, published to
  * a topic, or claimed by workers. Messages that were scheduled by RocketMQ are of the kind {@code message}, and are changed

@@ -41,8 +41,8 @@ public final class Once {
      * Handles a message, unless it was handled before.
      *
      * @return whether it was handled now
-     * @throws Exception that of the handler: then the message counts as not handled. Or one that says that a copy of it is
-     *     being handled, by another thread: then this one is to come again, as that may fail
+     * @throws Exception that of the handler: then the message counts as not handled. Also if another thread is handling a copy:
+     *     this message then comes again, in case that fails
      */
     public boolean handle(MessageExt message, Handler handler) throws Exception {
         String id = message.getUserProperty("DELAYLINE_ID");
