@@ -1,5 +1,7 @@
 //! The interface, as it is described for machines.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::server::{ANY_PORT, Server};
@@ -24,6 +26,14 @@ async fn each_request_is_described_with_what_it_may_be_answered() {
             })
         })
         .collect();
+    // Programs that are made from the description have a function of each name.
+    let requests_of = |methods: &Value| methods.as_object().unwrap().values().cloned().collect::<Vec<_>>();
+    let names: Vec<_> = paths.values().flat_map(requests_of).collect();
+    let distinct: BTreeSet<_> = names
+        .iter()
+        .map(|request| request["operationId"].as_str().unwrap())
+        .collect();
+    assert_eq!(distinct.len(), names.len(), "{distinct:?}");
     requests.sort();
     assert_eq!(
         requests,

@@ -212,6 +212,7 @@ fn accepted(app: &Shared, job: &Job) -> Response {
 #[utoipa::path(
     get,
     path = "/v1/bulk",
+    operation_id = "list_bulk",
     tag = "bulk",
     responses((status = 200, description = "The last one first", body = Known), Refusals)
 )]
@@ -224,6 +225,7 @@ pub(super) async fn list(State(app): State<Shared>, Extension(caller): Extension
 #[utoipa::path(
     get,
     path = "/v1/bulk/{id}",
+    operation_id = "show_bulk",
     tag = "bulk",
     params(("id" = String, Path, description = "As it was given")),
     responses(
@@ -245,6 +247,7 @@ pub(super) async fn show(
 #[utoipa::path(
     delete,
     path = "/v1/bulk/{id}",
+    operation_id = "stop_bulk",
     tag = "bulk",
     params(("id" = String, Path, description = "As it was given")),
     responses(
@@ -271,6 +274,7 @@ macro_rules! bulk {
         #[utoipa::path(
             post,
             path = $path,
+            operation_id = concat!(stringify!($name), "_all"),
             tag = "bulk",
             request_body = $body,
             responses(

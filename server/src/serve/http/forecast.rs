@@ -42,6 +42,7 @@ pub(super) struct ForecastListing {
 #[utoipa::path(
     get,
     path = "/v1/forecast",
+    operation_id = "show_forecast",
     tag = "kinds",
     params(Wanted),
     responses((status = 200, description = "What is coming", body = ForecastListing), Refusals)

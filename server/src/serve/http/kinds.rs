@@ -42,6 +42,7 @@ pub(super) struct KindListing {
 #[utoipa::path(
     get,
     path = "/v1/kinds",
+    operation_id = "list_kinds",
     tag = "kinds",
     params(Listed),
     responses((status = 200, description = "The kinds", body = KindListing), Refusals)

@@ -25,6 +25,7 @@ pub(super) struct ServerStats {
 #[utoipa::path(
     get,
     path = "/v1/stats",
+    operation_id = "show_stats",
     tag = "server",
     responses((status = 200, description = "Counts of this server", body = ServerStats), Refusals)
 )]

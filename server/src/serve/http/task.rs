@@ -144,6 +144,7 @@ pub(super) struct Listing {
 #[utoipa::path(
     get,
     path = "/v1/tasks",
+    operation_id = "list_tasks",
     tag = "tasks",
     params(Listed),
     responses((status = 200, description = "The tasks", body = Listing), Refusals)

@@ -35,6 +35,7 @@ pub(super) struct Now {
 #[utoipa::path(
     get,
     path = "/v1/time",
+    operation_id = "show_time",
     tag = "server",
     responses((status = 200, description = "The time by which tasks are due", body = Now), Refusals)
 )]
