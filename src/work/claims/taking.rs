@@ -84,7 +84,7 @@ pub(super) async fn take(request: &Request, places: usize) -> Result<Taken, Erro
     }
     let mut claimed = noted(claims, request.lease, taken).await;
     drop(reserved);
-    if !claimed.is_empty() {
+    while !claimed.is_empty() {
         // A slow store may have taken longer than a pause may go unheard.
         let is_heard = kernel.pauses.refresh(&kernel.store, &kernel.clock).await.is_ok();
         // Another's by now, perhaps: then none is to start.
@@ -92,8 +92,12 @@ pub(super) async fn take(request: &Request, places: usize) -> Result<Taken, Erro
         let now = kernel.time.now();
         let may_start = |one: &Claimed| is_heard && !is_late && !kernel.pauses.has(&one.task.kind, now);
         let (given, kept) = claimed.into_iter().partition::<Vec<_>, _>(may_start);
-        give_back(kernel, &kept).await;
         claimed = given;
+        if kept.is_empty() {
+            break;
+        }
+        // Which may take as long again.
+        give_back(kernel, &kept).await;
     }
     let more = !shares.of(1).is_empty();
     Ok(Taken { claimed, more })

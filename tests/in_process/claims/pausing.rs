@@ -88,3 +88,35 @@ async fn what_a_slow_store_has_claimed_is_given_back_if_its_kind_was_paused_mean
     let row = world.row(row.id).await;
     assert_eq!((row.state, row.attempt), (State::Scheduled, 0));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_paused_while_others_are_given_back_is_given_back_as_well() {
+    let world = World::new();
+    let claims = world.scheduler.claims();
+    let first = schedule(&world, secs(0)).await;
+    let other = delayline::NewTask::new("other", &1);
+    let other = world.scheduler.schedule(other).await.unwrap().task().id;
+    world.store.hold(Op::Ready);
+    let taking = tokio::spawn(async move {
+        claims
+            .take(&kinds(&[KIND, "other"]), 10, LEASE, "a")
+            .await
+            .unwrap()
+    });
+    world.pass(secs(1)).await;
+    let operator = world.another_scheduler();
+    operator.pause(KIND, None, "").await.unwrap();
+    world.pass(defaults::PAUSE_SEEN).await;
+    world.store.hold(Op::Settle);
+    world.store.free(Op::Ready);
+    world.pass(secs(1)).await;
+    assert_eq!(world.store.waiting(Op::Settle), 1);
+    operator.pause("other", None, "").await.unwrap();
+    world.pass(defaults::PAUSE_SEEN).await;
+    world.store.free(Op::Settle);
+    assert_eq!(taking.await.unwrap(), []);
+    for id in [first.id, other] {
+        let row = world.row(id).await;
+        assert_eq!((row.state, row.attempt), (State::Scheduled, 0));
+    }
+}
