@@ -28,7 +28,8 @@ impl Repeated {
         .chain(values);
         let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
         // As a reader of forms has them, which takes a plus for a space.
-        let pairs = url.query_pairs().flat_map(|(name, value)| [name, value]);
+        let pairs = url.query_pairs();
+        let pairs = pairs.map(|(name, value)| if value.is_empty() { name } else { value });
         let mut texts: Vec<_> = texts
             .flat_map(|text| [text.to_owned(), decoded(text)])
             .chain(pairs.map(Cow::into_owned))
