@@ -283,13 +283,13 @@ mod tests {
                 sleep(after).await;
                 loop {
                     let held = share.hold(2).await.unwrap();
-                    sleep(Duration::from_millis(1_500)).await;
+                    sleep(3 * TURN).await;
                     drop(held);
                 }
             })
         };
-        let others = [0, 750].map(|millis| holding(Duration::from_millis(millis)));
-        sleep(Duration::from_secs(3)).await;
+        let others = [Duration::ZERO, 3 * TURN / 2].map(holding);
+        sleep(2 * TURN).await;
         let came = timeout(Duration::from_secs(60), room.wait(4)).await;
         assert!(came.unwrap().is_some());
         others.iter().for_each(|other| other.abort());
