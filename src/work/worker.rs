@@ -8,6 +8,7 @@ mod following;
 mod handlers;
 mod held;
 mod lane;
+mod lane_state;
 mod lease;
 mod options;
 mod pausing;

@@ -1,6 +1,5 @@
 //! The tasks of one kind in one worker: how many there may be, which wait, which run.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use tokio::time::Instant;
 
 use super::attempt::Attempt;
 use super::held::{Held, Phase};
+use super::lane_state::LaneState;
 use super::lease::{Lease, Now};
 use crate::clock::Moment;
 use crate::store::Renewal;
@@ -28,24 +28,6 @@ pub(crate) struct Lane {
     state: Mutex<LaneState>,
     /// A claim came.
     changed: Notify,
-}
-
-#[derive(Default)]
-struct LaneState {
-    /// Places kept for claims that have been sent to the store.
-    reserved: usize,
-    claims: BTreeMap<TaskId, Held>,
-    /// Those not started, the oldest claim first, but for those that were put off.
-    queue: VecDeque<TaskId>,
-    /// How many starts are being noted.
-    noting: usize,
-    /// Handlers that were told to stop and have not come to an end, by the versions of their attempts. Nothing else is
-    /// started for their tasks.
-    stopping: BTreeSet<(TaskId, u64)>,
-    /// Whether the store may have due tasks for which there was no room.
-    backlog: bool,
-    /// Whether nothing is to be claimed or started.
-    paused: bool,
 }
 
 /// What is next in a lane.
@@ -374,54 +356,6 @@ impl Lane {
             Arc::clone(&held.attempt)
         };
         unstarted.map(release).collect()
-    }
-}
-
-impl LaneState {
-    /// The claim of an attempt, unless it is another's by now.
-    fn held(&mut self, attempt: &Arc<Attempt>) -> Option<&mut Held> {
-        self.claims
-            .get_mut(&attempt.task.id)
-            .filter(|held| Arc::ptr_eq(&held.attempt, attempt))
-    }
-
-    /// The claim of an attempt, not noted any more, if it was until now; it is in no queue yet.
-    fn end_noting(&mut self, attempt: &Arc<Attempt>) -> Option<&mut Held> {
-        let held = self.claims.get_mut(&attempt.task.id)?;
-        if !Arc::ptr_eq(&held.attempt, attempt) || !matches!(held.phase, Phase::Noting) {
-            return None;
-        }
-        held.phase = Phase::Queued;
-        self.noting -= 1;
-        Some(held)
-    }
-
-    /// The claim that is renewed, unless it is another by now.
-    fn claimed(&mut self, renewal: &Renewal) -> Option<&mut Held> {
-        let held = self.claims.get_mut(&renewal.id)?;
-        (held.version() == renewal.version).then_some(held)
-    }
-
-    /// The claim of an attempt, if its check is still to say whether it is to run.
-    fn asking(&mut self, attempt: &Arc<Attempt>) -> Option<&mut Held> {
-        self.held(attempt)
-            .filter(|held| matches!(held.phase, Phase::Asking))
-    }
-
-    fn forget(&mut self, id: TaskId) {
-        let Some(held) = self.claims.remove(&id) else {
-            return;
-        };
-        match &held.phase {
-            Phase::Running { handler, .. } => {
-                handler.abort();
-                self.stopping.insert((id, held.version()));
-            }
-            // Left here it would start its task a second time, should this worker claim it again.
-            Phase::Queued => self.queue.retain(|&queued| queued != id),
-            Phase::Noting => self.noting -= 1,
-            Phase::Asking | Phase::Starting | Phase::Settling { .. } => {}
-        }
     }
 }
 

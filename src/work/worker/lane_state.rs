@@ -1,0 +1,77 @@
+//! The claims of one lane, each in its phase.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use super::attempt::Attempt;
+use super::held::{Held, Phase};
+use crate::TaskId;
+use crate::store::Renewal;
+
+/// Holds the claims of one lane: which wait, in which order, and which run.
+#[derive(Default)]
+pub(super) struct LaneState {
+    /// Places kept for claims that have been sent to the store.
+    pub(super) reserved: usize,
+    pub(super) claims: BTreeMap<TaskId, Held>,
+    /// Those not started, the oldest claim first, but for those that were put off.
+    pub(super) queue: VecDeque<TaskId>,
+    /// How many starts are being noted.
+    pub(super) noting: usize,
+    /// Handlers that were told to stop and have not come to an end, by the versions of their attempts. Nothing else is
+    /// started for their tasks.
+    pub(super) stopping: BTreeSet<(TaskId, u64)>,
+    /// Whether the store may have due tasks for which there was no room.
+    pub(super) backlog: bool,
+    /// Whether nothing is to be claimed or started.
+    pub(super) paused: bool,
+}
+
+impl LaneState {
+    /// The claim of an attempt, unless it is another's by now.
+    pub(super) fn held(&mut self, attempt: &Arc<Attempt>) -> Option<&mut Held> {
+        self.claims
+            .get_mut(&attempt.task.id)
+            .filter(|held| Arc::ptr_eq(&held.attempt, attempt))
+    }
+
+    /// The claim of an attempt, not noted any more, if it was until now; it is in no queue yet.
+    pub(super) fn end_noting(&mut self, attempt: &Arc<Attempt>) -> Option<&mut Held> {
+        let held = self.held(attempt)?;
+        if !matches!(held.phase, Phase::Noting) {
+            return None;
+        }
+        held.phase = Phase::Queued;
+        self.noting -= 1;
+        self.held(attempt)
+    }
+
+    /// The claim that is renewed, unless it is another by now.
+    pub(super) fn claimed(&mut self, renewal: &Renewal) -> Option<&mut Held> {
+        let held = self.claims.get_mut(&renewal.id)?;
+        (held.version() == renewal.version).then_some(held)
+    }
+
+    /// The claim of an attempt, if its check is still to say whether it is to run.
+    pub(super) fn asking(&mut self, attempt: &Arc<Attempt>) -> Option<&mut Held> {
+        self.held(attempt)
+            .filter(|held| matches!(held.phase, Phase::Asking))
+    }
+
+    /// Takes a claim out, and stops its handler if that runs.
+    pub(super) fn forget(&mut self, id: TaskId) {
+        let Some(held) = self.claims.remove(&id) else {
+            return;
+        };
+        match &held.phase {
+            Phase::Running { handler, .. } => {
+                handler.abort();
+                self.stopping.insert((id, held.version()));
+            }
+            // Left here it would start its task a second time, should this worker claim it again.
+            Phase::Queued => self.queue.retain(|&queued| queued != id),
+            Phase::Noting => self.noting -= 1,
+            Phase::Asking | Phase::Starting | Phase::Settling { .. } => {}
+        }
+    }
+}
