@@ -60,11 +60,12 @@ impl Idle {
         })
     }
 
-    /// Whether an index had a row when the server of its shard was asked last.
-    pub(super) fn has_row(&self, shard: Shard, index: &str) -> bool {
+    /// A shard of which an index had a row when its server was asked last.
+    pub(super) fn with_row(&self, index: &str) -> Option<Shard> {
         let all = self.all();
-        let first = all.get(&shard).and_then(|known| known.firsts.get(index));
-        first.is_some_and(|first| first.first.is_some())
+        let has_row = |known: &Known| known.firsts.get(index).is_some_and(|first| first.first.is_some());
+        all.iter()
+            .find_map(|(shard, known)| has_row(known).then_some(*shard))
     }
 
     /// How often a shard has been written to: for [`keep`](Self::keep).

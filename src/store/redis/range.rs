@@ -92,7 +92,7 @@ pub(super) async fn ranges(
     let now = match times.into_iter().min() {
         Some(now) => now,
         // Where no shard was asked, the time is carried on; but by a server's clock, which may be stepped, leases end.
-        None => match (leased(database, shards, ranges), quiet_at.into_iter().max()) {
+        None => match (leased(database, ranges), quiet_at.into_iter().max()) {
             (None, Some(now)) => now,
             (shard, _) => database.now_of(shard.unwrap_or(0)).await?,
         },
@@ -115,12 +115,9 @@ fn quiet(database: &Database, shards: u16, shard: Shard, ranges: &[Range]) -> Op
 }
 
 /// A shard that is known to have leases, if these ranges are of any.
-fn leased(database: &Database, shards: u16, ranges: &[Range]) -> Option<Shard> {
-    let mut leases = ranges
-        .iter()
-        .filter(|range| range.state == State::Running)
-        .map(index);
-    leases.find_map(|leases| (0..shards).find(|shard| database.idle.has_row(*shard, &leases)))
+fn leased(database: &Database, ranges: &[Range]) -> Option<Shard> {
+    let mut leases = ranges.iter().filter(|range| range.state == State::Running);
+    leases.find_map(|range| database.idle.with_row(&index(range)))
 }
 
 /// What calls have given where one that failed must not spoil the others: an error only if all have failed.
