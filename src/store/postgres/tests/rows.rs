@@ -7,9 +7,10 @@ use crate::store::Guarded::{Done, Lost};
 use crate::store::postgres::errors::LONGEST;
 use crate::store::postgres::names::Names;
 use crate::store::sql::tests::each::Each;
+use crate::store::sql::tests::refused::a_row_is_refused_alone;
 use crate::store::sql::{Limits, RowError};
 use crate::store::{Claim, Ending, NewRow, Step, Store, Transaction, Verb};
-use crate::{Answer, Scheduled, State, Timestamp};
+use crate::{Answer, State, Timestamp};
 
 #[tokio::test]
 async fn texts_come_back_as_they_were_but_for_nul() {
@@ -75,27 +76,7 @@ async fn a_row_that_a_trigger_refuses_is_refused_alone() {
         CREATE TRIGGER keep BEFORE UPDATE ON delayline_tasks FOR EACH ROW
             WHEN (OLD.payload = '\x0BAD' AND NEW.state IN (0, 4)) EXECUTE FUNCTION refuse()";
     run(&mut other, refuse).await;
-    let mut rows = due_rows(0..40);
-    rows[17].payload = vec![0xBA, 0xD0];
-    rows[18].payload = vec![0x0B, 0xAD];
-    let answers = store.insert(rows).await.unwrap().found;
-    for (place, answer) in answers.iter().enumerate() {
-        match answer {
-            Ok(Scheduled::New(task)) => assert_eq!((task.id, place != 17), (id(place), true)),
-            Err(error) => assert_eq!((error.to_string().contains("not this one"), place), (true, 17)),
-            other => panic!("{other:?}"),
-        }
-    }
-    let cancels = (10..20).map(|number| change(id(number), Verb::Cancel)).collect();
-    let answers = store.change(cancels).await.unwrap().found;
-    for (place, answer) in (10..).zip(&answers) {
-        match answer {
-            Ok(Answer::Done(task)) => assert_eq!(task.id, id(place)),
-            Ok(Answer::NotFound) => assert_eq!(place, 17),
-            Err(error) => assert_eq!((error.is_transient(), place), (false, 18)),
-            other => panic!("{other:?}"),
-        }
-    }
+    a_row_is_refused_alone(store, due_rows(0..40)).await;
     // Of the leases that have ended, its own cannot be written; the others go on.
     let lease = Duration::ZERO;
     let claimed = store.ready(&Claim { lease, ..claim(99) }).await.unwrap().found;

@@ -6,9 +6,10 @@ use sqlx::SqliteConnection;
 
 use super::{Fixture, LEASE, change, claim, due_rows, id, in_time, new_row, run, wakes};
 use crate::clock::Clock;
+use crate::store::sql::tests::refused::a_row_is_refused_alone;
 use crate::store::sqlite::{READERS, SqliteStore};
 use crate::store::{Ending, Guarded, NewRow, Renewal, Step, Store, Sweep, Verb};
-use crate::{Answer, Error, Scheduled, State, Task};
+use crate::{Error, Scheduled, State, Task};
 
 /// For how long a call may take in these tests.
 const LIMIT: Duration = Duration::from_secs(1);
@@ -203,27 +204,8 @@ async fn a_row_that_the_file_refuses_is_refused_alone() {
         CREATE TRIGGER keep BEFORE UPDATE ON delayline_tasks WHEN OLD.payload = x'0BAD' AND NEW.state = 4
             BEGIN SELECT RAISE(ABORT, 'not this one either'); END";
     run(&mut fixture.foreign().await, refuse).await;
-    let mut rows: Vec<_> = (0..40).map(|number| new_row(number, LEASE)).collect();
-    rows[17].payload = vec![0xBA, 0xD0];
-    rows[18].payload = vec![0x0B, 0xAD];
-    let answers = fixture.store.insert(rows).await.unwrap().found;
-    for (place, answer) in answers.iter().enumerate() {
-        match answer {
-            Ok(Scheduled::New(task)) => assert_eq!((task.id, place != 17), (id(place), true)),
-            Err(error) => assert_eq!((error.to_string().contains("not this one"), place), (true, 17)),
-            other => panic!("{other:?}"),
-        }
-    }
-    let cancels = (10..20).map(|number| change(id(number), Verb::Cancel)).collect();
-    let answers = fixture.store.change(cancels).await.unwrap().found;
-    for (place, answer) in (10..).zip(&answers) {
-        match answer {
-            Ok(Answer::Done(task)) => assert_eq!(task.id, id(place)),
-            Ok(Answer::NotFound) => assert_eq!(place, 17),
-            Err(error) => assert_eq!((error.is_transient(), place), (false, 18)),
-            other => panic!("{other:?}"),
-        }
-    }
+    let rows = (0..40).map(|number| new_row(number, LEASE));
+    a_row_is_refused_alone(&fixture.store, rows.collect()).await;
 }
 
 #[tokio::test]
