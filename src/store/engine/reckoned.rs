@@ -14,10 +14,11 @@ const FRESH: Duration = Duration::from_secs(2);
 
 /// Keeps the last time that a table gave, so that what becomes of a row can be reckoned without asking.
 #[derive(Debug, Default)]
-pub(super) struct Reckoned(Mutex<Option<Heard>>);
+pub(super) struct Reckoned(Mutex<Option<Last>>);
 
+/// The last answer.
 #[derive(Clone, Copy, Debug)]
-struct Heard {
+struct Last {
     now: Timestamp,
     asked: Moment,
     answered: Instant,
@@ -26,7 +27,7 @@ struct Heard {
 impl Reckoned {
     /// Keeps a time that has just come, which the table was asked for at `asked`.
     pub(super) fn hear(&self, now: Timestamp, asked: Moment, clock: &Clock) {
-        *self.heard() = Some(Heard {
+        *self.last() = Some(Last {
             now,
             asked,
             answered: clock.instant(),
@@ -36,14 +37,14 @@ impl Reckoned {
     /// The time: never ahead of the table's, as an answer takes a while to come; none if the last is too old, or if the
     /// machine has slept since its call, as a table's clock goes on meanwhile.
     pub(super) fn now(&self, clock: &Clock) -> Option<Timestamp> {
-        let Heard { now, asked, answered } = (*self.heard())?;
+        let Last { now, asked, answered } = (*self.last())?;
         let moment = clock.moment();
         let is_fresh = asked.until(&moment) < FRESH && asked.slept_until(&moment).is_zero();
         let since = moment.instant().saturating_duration_since(answered);
         is_fresh.then(|| now.after(since))
     }
 
-    fn heard(&self) -> std::sync::MutexGuard<'_, Option<Heard>> {
+    fn last(&self) -> std::sync::MutexGuard<'_, Option<Last>> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

@@ -191,8 +191,8 @@ impl<L: Executor> Session for PgSession<L> {
         ]);
         let RowsRead { now, found } = RowsRead::of(self.0.fetch(statement, &values).await?);
         if !found.unreadable.is_empty() {
-            let owners = [&*claim.owner, NOBODY].map(|owner| Value::Text(text(owner)));
-            let values = [&[ids_of(&found.unreadable)][..], &owners].concat();
+            let [from, to] = [&claim.owner, NOBODY].map(|owner| Value::Text(text(owner)));
+            let values = [ids_of(&found.unreadable), from, to];
             // Of the others the claims are not lost by it; where it fails, the end of this lease is a stall.
             let _ = self.0.fetch(&self.statements().pass_on, &values).await;
         }
