@@ -1,16 +1,19 @@
 # shellcheck shell=bash disable=SC2154 # scripts/test sets what stands here
 # What takes long, or finds by chance. Sourced by scripts/test.
 
-# noted WHAT COMMAND...: does it, and keeps for the summary how long it took and what of it failed. The shell does not end a
-# function before ||, so each says itself when a command of it has failed.
-noted() {
-    local what=$1 before=${#failed[@]} since=$SECONDS
-    step "$what"
-    "${@:2}" || failed+=("$what")
+# part NAME WHAT COMMAND...: does it if the night is to have a part of this name, and keeps for the summary how long it took and
+# what of it failed. The shell does not end a function before ||, so each says itself when a command of it has failed.
+part() {
+    local name=$1 what=$2 before=${#failed[@]} since=$SECONDS
+    known+=("$name")
+    ((${#wanted[@]} == 0)) || [[ " ${wanted[*]} " == *" $name "* ]] || return 0
+    [[ -z $naming ]] || return 0
+    step "$name: $what"
+    "${@:3}" || failed+=("$name")
     all_jobs
     local said=ok
     ((${#failed[@]} == before)) || said="FAILED: ${failed[*]:before}"
-    printf '%6d s  %-60s %s\n' $((SECONDS - since)) "$what" "$said" >>"$logs/summary"
+    printf '%6d s  %-16s %-60s %s\n' $((SECONDS - since)) "$name" "$what" "$said" >>"$logs/summary"
 }
 
 # on_version BROKERS NAMESERVER: the tests of what speaks to RocketMQ, with all their servers of these versions. Those
@@ -101,26 +104,40 @@ floors() {
         python3 scripts/test.d/floors.py benches/floors.tsv "$log"
 }
 
+parts() {
+    known=()
+    part promises "what a change must pass, the fuzzer, and rows over TLS" promises
+    part outages "servers that are gone for a minute, under 2,000 tasks a second" long_outages
+    part java "clients of RocketMQ for Java, on 5.3.3" java_clients 5.3.3
+    part mysql "MySQL" on_mysql
+    part rocketmq-5.5.0 "RocketMQ 5.5.0" on_version 5.5.0 5.5.0
+    part rocketmq-mixed "RocketMQ 4.9.7 with a nameserver of 5.3.3" on_version 4.9.7 5.3.3
+    part rocketmq-4.9.7 "RocketMQ 4.9.7" on_version 4.9.7 4.9.7
+    part rocketmq-4.8.0 "RocketMQ 4.8.0" on_version 4.8.0 4.8.0
+    part nemesis "the nemesis, ten minutes on each of five stores, and on the server" nemesis
+    part histories "a million histories" histories
+    part packaging "packages, images, charts and workflows" packaging
+    part mutants "planted mistakes" scripts/mutants
+    part benches "benches, beside what they were" floors
+    part lints "lints and documentation of everything" full_lints
+    part features "lints of each feature" lints_of_features
+}
+
+# Refuses a name that no part has, before anything is built.
+check_parts() {
+    local naming=yes name
+    parts
+    for name in "${wanted[@]}"; do
+        [[ " ${known[*]} " == *" $name "* ]] || die "the night has no part $name, but ${known[*]}"
+    done
+}
+
 night() {
     limit=14400
-    local DELAYLINE_FUZZ_CASES=${DELAYLINE_FUZZ_CASES:-10000}
+    local naming="" DELAYLINE_FUZZ_CASES=${DELAYLINE_FUZZ_CASES:-10000}
     export DELAYLINE_FUZZ_CASES
     export DELAYLINE_GATEWAY_ORDERS=${DELAYLINE_GATEWAY_ORDERS:-1000}
-    noted "what a change must pass, the fuzzer, and rows over TLS" promises
-    noted "servers that are gone for a minute, under 2,000 tasks a second" long_outages
-    noted "clients of RocketMQ for Java, on 5.3.3" java_clients 5.3.3
-    noted "MySQL" on_mysql
-    noted "RocketMQ 5.5.0" on_version 5.5.0 5.5.0
-    noted "RocketMQ 4.9.7 with a nameserver of 5.3.3" on_version 4.9.7 5.3.3
-    noted "RocketMQ 4.9.7" on_version 4.9.7 4.9.7
-    noted "RocketMQ 4.8.0" on_version 4.8.0 4.8.0
-    noted "the nemesis, ten minutes on each of five stores, and on the server" nemesis
-    noted "a million histories" histories
-    noted "packages, images, charts and workflows" packaging
-    noted "planted mistakes" scripts/mutants
-    noted "benches, beside what they were" floors
-    noted "lints and documentation of everything" full_lints
-    noted "lints of each feature" lints_of_features
+    parts
     step "summary"
     cat "$logs/summary"
 }
