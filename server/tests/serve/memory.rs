@@ -313,6 +313,23 @@ async fn an_array_of_more_tasks_than_are_allowed_is_not_read_to_its_end() {
     assert!(answered.len() == 10_000 && answered[9_999]["field"] == "after");
 }
 
+#[tokio::test]
+async fn an_array_that_finds_a_large_task_a_thousand_times_does_not_hold_it_as_often() {
+    let server = Server::start();
+    schedule(&server, 1).await;
+    let task = json!({"kind": "k", "key": "0", "after": "1h"});
+    let before = server.resident();
+    let answers = server.post("/v1/tasks", json!(vec![task; 1_000])).await.body;
+    let answers = answers.as_array().unwrap();
+    assert_eq!(answers.len(), 1_000);
+    for each in answers {
+        assert_eq!(each["answer"], "existing");
+        assert!(each["task"].get("payload").is_none() && each["task"]["key"] == "0");
+    }
+    let grown = server.resident().saturating_sub(before);
+    assert!(grown < 400 * MIB, "{grown} bytes more are in memory");
+}
+
 /// How many requests wait for a receiver, and the most that ever did.
 #[derive(Default)]
 struct Waiting {

@@ -57,20 +57,29 @@ pub(super) fn tagged(status: StatusCode, version: u64, body: impl Serialize) -> 
     response
 }
 
-/// What came of a task that was scheduled: the status, and the body.
+/// What came of a task that was scheduled: the status, its version, and the body.
 pub(super) fn scheduled(caller: &Caller, scheduled: Scheduled) -> (StatusCode, u64, Answered) {
+    let (status, answer, task) = parts(scheduled);
+    let version = task.version;
+    let task = Some(seen_by(caller, task));
+    (status, version, Answered { answer, task })
+}
+
+/// The same of one task of many, without its payload and headers: those of thousands are more than an answer can hold.
+pub(super) fn scheduled_among(scheduled: Scheduled) -> (StatusCode, Answered) {
+    let (status, answer, task) = parts(scheduled);
+    let task = Some(TaskView::bare(task));
+    (status, Answered { answer, task })
+}
+
+fn parts(scheduled: Scheduled) -> (StatusCode, &'static str, Task) {
     let answer = scheduled.word();
     let (status, task) = match scheduled {
         Scheduled::New(task) => (StatusCode::CREATED, task),
         Scheduled::Existing(task) | Scheduled::Replaced(task) => (StatusCode::OK, task),
         Scheduled::Running(task) => (StatusCode::CONFLICT, task),
     };
-    let version = task.version;
-    let body = Answered {
-        answer,
-        task: Some(seen_by(caller, task)),
-    };
-    (status, version, body)
+    (status, answer, task)
 }
 
 /// What a verb answered. `expected`: the request said which version it must be.

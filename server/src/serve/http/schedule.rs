@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 pub(super) use self::task_body::{TaskBody, Tasks, Within, when};
 use super::Shared;
 use super::access::Caller;
+use super::admission::A_TASK;
 use super::answer::{self, Answered, refused, tagged};
 use super::body::{Body, OneOrMany};
 use super::idempotency::{Did, Fingerprint, Named, name};
@@ -21,6 +22,9 @@ use super::problem::{Problem, Refusals};
 use crate::reserved::REQUESTS;
 use crate::schemas;
 use crate::serve::traces::Create;
+
+/// How many tasks of an array are scheduled at once.
+const AT_ONCE: usize = 100;
 
 /// Schedules a task under its key.
 #[utoipa::path(
@@ -148,27 +152,23 @@ async fn prepare(
 }
 
 /// What is answered to a request: of one that came before the same as then, with its task as it is now.
-fn answered(caller: &Caller, named: Option<&Named>, scheduled: Scheduled) -> Came {
+fn answered(named: Option<&Named>, scheduled: Scheduled) -> Result<Scheduled, Problem> {
     let did = match (&scheduled, named) {
         (Scheduled::Existing(task), Some(named)) => named.did(task)?,
         _ => None,
     };
     Ok(match (did, scheduled) {
-        (Some(did), Scheduled::Existing(task)) => before(caller, did, task),
-        (_, scheduled) => answer::scheduled(caller, scheduled),
+        (Some(did), Scheduled::Existing(task)) => before(did, task),
+        (_, scheduled) => scheduled,
     })
 }
 
-fn before(caller: &Caller, did: Did, task: Task) -> (StatusCode, u64, Answered) {
-    let scheduled = match did {
+fn before(did: Did, task: Task) -> Scheduled {
+    match did {
         Did::Make => Scheduled::New(task),
         Did::Replace => Scheduled::Replaced(task),
-    };
-    answer::scheduled(caller, scheduled)
+    }
 }
-
-/// What came of a task: the status, its version, and the body.
-type Came = Result<(StatusCode, u64, Answered), Problem>;
 
 async fn one(
     app: &Shared,
@@ -179,14 +179,14 @@ async fn one(
 ) -> Result<Response, Problem> {
     let mut came = each(app, caller, within, vec![(named, body)]).await;
     // There is one for each.
-    let (status, version, body) = came.swap_remove(0)?;
+    let (status, version, body) = answer::scheduled(caller, came.swap_remove(0)?);
     Ok(match status {
         StatusCode::CONFLICT => refused(status, "a task of this kind and key runs, and is as it was", body),
         status => tagged(status, version, body),
     })
 }
 
-/// What came of one task of many.
+/// What came of one task of many; its `task` is without payload and headers.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 pub(super) enum Each {
@@ -198,10 +198,10 @@ pub(super) enum Each {
     Refused(Problem),
 }
 
-impl From<Came> for Each {
-    fn from(came: Came) -> Self {
-        match came {
-            Ok((status, _, answered)) => Self::Scheduled {
+impl From<Result<Scheduled, Problem>> for Each {
+    fn from(came: Result<Scheduled, Problem>) -> Self {
+        match came.map(answer::scheduled_among) {
+            Ok((status, answered)) => Self::Scheduled {
                 status: status.as_u16(),
                 answered: Box::new(answered),
             },
@@ -223,11 +223,19 @@ async fn many(
     {
         first.did(&task)?;
     }
+    let mut answers = Vec::with_capacity(tasks.len());
     let tasks = tasks.into_iter().enumerate();
-    let tasks = tasks.map(|(at, task)| (named(at), task)).collect();
-    let came = each(app, caller, within, tasks).await;
-    let each: Vec<_> = came.into_iter().map(Each::from).collect();
-    Ok(Json(each).into_response())
+    let mut tasks = tasks.map(|(at, task)| (named(at), task));
+    loop {
+        let part: Vec<_> = tasks.by_ref().take(AT_ONCE).collect();
+        if part.is_empty() {
+            return Ok(Json(answers).into_response());
+        }
+        // Each may be answered with a task that is there.
+        let _room = app.room_for_many.wait(part.len() * A_TASK).await;
+        let came = each(app, caller, within, part).await;
+        answers.extend(came.into_iter().map(Each::from));
+    }
 }
 
 /// Schedules tasks, and says of each what came of it: those that cannot be used are refused, and the others scheduled.
@@ -236,7 +244,7 @@ async fn each(
     caller: &Caller,
     within: &Within,
     tasks: Vec<(Option<Named>, TaskBody)>,
-) -> Vec<Came> {
+) -> Vec<Result<Scheduled, Problem>> {
     let mut each = Vec::with_capacity(tasks.len());
     let (mut usable, mut asked) = (Vec::new(), Vec::new());
     for (named, task) in tasks {
@@ -247,14 +255,14 @@ async fn each(
                 asked.push((span, named));
                 None
             }
-            Ok(Prepared::Before(did, task)) => Some(Ok(before(caller, did, *task))),
+            Ok(Prepared::Before(did, task)) => Some(Ok(before(did, *task))),
             Err(problem) => Some(Err(problem)),
         });
     }
     let answers = app.scheduler.by(&caller.actor()).schedule_each(usable).await;
     let mut answers = asked.into_iter().zip(answers).map(|((span, named), answer)| {
         span.ends(&answer);
-        answered(caller, named.as_ref(), answer?)
+        answered(named.as_ref(), answer?)
     });
     each.into_iter()
         .filter_map(|known| known.or_else(|| answers.next()))

@@ -67,7 +67,7 @@ mod tests {
                 r"no route hooks\/T0\/XoP4 2pQ9/".to_owned(),
                 r"no route hooks\/T0\/…",
             ),
-            ("nobody is XoP4 2pQ9/".to_owned(), "nobody is …"),
+            ("no user is XoP4 2pQ9/".to_owned(), "no user is …"),
             ("wrong signature aGk+dGhlcmU=".to_owned(), "wrong signature …"),
             ("wrong signature aGk dGhlcmU=".to_owned(), "wrong signature …"),
             (format!("wrong {}", url.query().unwrap()), "wrong …"),
