@@ -191,6 +191,11 @@ impl Drop for Server {
     }
 }
 
+/// What came back, to the letter.
+pub(crate) async fn text(request: RequestBuilder) -> String {
+    request.send().await.unwrap().text().await.unwrap()
+}
+
 /// What came back.
 #[derive(Debug)]
 pub(crate) struct Answer {

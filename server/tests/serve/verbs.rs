@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::server::{Answer, Server};
+use crate::server::{Answer, Server, text};
 
 async fn with_a_task() -> Server {
     let server = Server::start();
@@ -51,14 +51,7 @@ async fn a_task_that_is_not_changed_is_shown_as_one_that_is() {
     Answer::of(made).await.is(201, "new");
     let cancelled = async || {
         let request = server.request(Method::POST, "/v1/tasks/k/1/cancel");
-        let body = request
-            .json(&json!({}))
-            .send()
-            .await
-            .unwrap()
-            .text()
-            .await
-            .unwrap();
+        let body = text(request.json(&json!({}))).await;
         body[body.find(r#""task":"#).unwrap()..].to_owned()
     };
     assert_eq!(cancelled().await, cancelled().await);

@@ -4,7 +4,7 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 
 use super::browser::{Browser, Page};
-use crate::server::Server;
+use crate::server::{Server, text};
 
 const PATH: &str = "/v1/tasks/k/1";
 
@@ -49,15 +49,14 @@ async fn a_payload_is_edited_where_it_is_shown_and_its_time_stays() {
     form.says("{\n  &#34;no&#34;: 1,\n  &#34;to&#34;: &#34;Ada &#60;b&#62;&#34;\n}</textarea>");
     form.does_not_say("<pre");
     // As a browser sends the lines of a text.
-    let text = "{\r\n  \"to\": \"Bob  B.\",\r\n  \"no\": 12345678901234567890.10\r\n}";
-    let done = saved(&browser, &form, &id, text).await;
+    let sent = "{\r\n  \"to\": \"Bob  B.\",\r\n  \"no\": 12345678901234567890.10\r\n}";
+    let done = saved(&browser, &form, &id, sent).await;
     let page = browser.get(done.location()).await;
     page.says("Its payload was changed; its time is as it was.");
     page.says("&#34;Bob  B.&#34;");
     page.says("<strong>edited</strong> by <span class=\"by\">page:anybody</span>");
     page.says("a typo");
-    let task = server.request(reqwest::Method::GET, PATH).send().await.unwrap();
-    let task = task.text().await.unwrap();
+    let task = text(server.request(reqwest::Method::GET, PATH)).await;
     for kept in [
         r#""payload":{"to":"Bob  B.","no":12345678901234567890.10}"#,
         r#""due_at":"2099-01-01T00:00:00Z""#,
