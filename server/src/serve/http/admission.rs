@@ -15,6 +15,8 @@ use super::{App, Shared, upload};
 
 /// What most requests hold: a task, which any of them may be answered with.
 pub(super) const A_TASK: usize = 1 << 20;
+/// How many tasks of an array are scheduled at once. Each may be answered with a task that is there.
+pub(super) const AT_ONCE: usize = 32;
 /// A shorter answer is left to the connection.
 const SHORT: usize = 64 << 10;
 
@@ -28,8 +30,8 @@ pub(super) struct Held {
 /// Lets a request in when its body has come and there is room for what it holds at the least; then what its answer has is
 /// held until it is sent.
 ///
-/// A body that is more than a little has a room of its own, and so has its request: so what brings little, as the end of a
-/// claim does, never waits for what brings much.
+/// A body that is more than a little, or an array, has a room of its own, and so has its request: so what brings little, as
+/// the end of a claim does, never waits for what brings much.
 pub(super) async fn enter(
     State((app, held)): State<(Shared, Held)>,
     request: Request,
@@ -43,8 +45,13 @@ pub(super) async fn enter(
         Ok(received) => received,
         Err(problem) => return problem.into_response(),
     };
+    let of_array = of_array(&body);
     let has_room = match &mut kept {
-        Some(kept) => uploads.grow(kept, least).await,
+        Some(kept) => uploads.grow(kept, of_array.unwrap_or(least)).await,
+        None if let Some(least) = of_array => {
+            kept = uploads.hold(least).await;
+            kept.is_some()
+        }
         None => {
             kept = (held.of)(&app).of(&caller).hold(least).await;
             kept.is_some()
@@ -54,6 +61,15 @@ pub(super) async fn enter(
         Some(kept) => keep(next.run(Request::from_parts(parts, Body::from(body))).await, kept).await,
         None => full(FULL),
     }
+}
+
+/// What an array of tasks holds, if it is one: as many tasks as there may be in it, up to those that are scheduled at once.
+fn of_array(body: &[u8]) -> Option<usize> {
+    if !body.trim_ascii_start().starts_with(b"[") {
+        return None;
+    }
+    let objects = body.iter().filter(|byte| **byte == b'{').take(AT_ONCE);
+    Some(objects.count().max(1) * A_TASK)
 }
 
 /// Of requests that wait for what happens, only so many are let in that others find a connection too.
@@ -113,6 +129,23 @@ pub(super) fn sent_with(bytes: impl AsRef<[u8]> + Send + 'static, kept: impl Sen
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_array_holds_as_much_as_its_tasks_may_be() {
+        for (body, tasks) in [
+            ("", None),
+            (r#"{"kind": "k"}"#, None),
+            ("[]", Some(1)),
+            (r#" [{"kind": "k"}, {"kind": "k"}]"#, Some(2)),
+            (&format!("[{}]", "{},".repeat(10_000)), Some(AT_ONCE)),
+        ] {
+            assert_eq!(
+                of_array(body.as_bytes()),
+                tasks.map(|tasks| tasks * A_TASK),
+                "{body:.40}"
+            );
+        }
+    }
 
     #[tokio::test]
     async fn an_answer_holds_its_length_until_it_is_gone() {

@@ -8,13 +8,14 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use delayline::store::Target;
 use delayline::{NewTask, Scheduled, Task};
+use futures_util::future::join_all;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 pub(super) use self::task_body::{TaskBody, Tasks, Within, when};
 use super::Shared;
 use super::access::Caller;
-use super::admission::A_TASK;
+use super::admission::AT_ONCE;
 use super::answer::{self, Answered, refused, tagged};
 use super::body::{Body, OneOrMany};
 use super::idempotency::{Did, Fingerprint, Named, name};
@@ -22,9 +23,6 @@ use super::problem::{Problem, Refusals};
 use crate::reserved::REQUESTS;
 use crate::schemas;
 use crate::serve::traces::Create;
-
-/// How many tasks of an array are scheduled at once.
-const AT_ONCE: usize = 100;
 
 /// Schedules a task under its key.
 #[utoipa::path(
@@ -231,8 +229,6 @@ async fn many(
         if part.is_empty() {
             return Ok(Json(answers).into_response());
         }
-        // Each may be answered with a task that is there.
-        let _room = app.room_for_many.wait(part.len() * A_TASK).await;
         let came = each(app, caller, within, part).await;
         answers.extend(came.into_iter().map(Each::from));
     }
@@ -245,10 +241,14 @@ async fn each(
     within: &Within,
     tasks: Vec<(Option<Named>, TaskBody)>,
 ) -> Vec<Result<Scheduled, Problem>> {
-    let mut each = Vec::with_capacity(tasks.len());
+    let prepared = tasks
+        .into_iter()
+        .map(|(named, task)| prepare(app, caller, within, named, task));
+    let prepared = join_all(prepared).await;
+    let mut each = Vec::with_capacity(prepared.len());
     let (mut usable, mut asked) = (Vec::new(), Vec::new());
-    for (named, task) in tasks {
-        each.push(match prepare(app, caller, within, named, task).await {
+    for prepared in prepared {
+        each.push(match prepared {
             Ok(Prepared::Wanted(wanted)) => {
                 let Wanted { span, task, named } = *wanted;
                 usable.push(task);
