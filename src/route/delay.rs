@@ -18,8 +18,8 @@ pub struct Routing {
     ///
     /// It bounds how many hops a task may cost, so it does not limit what one timer holds.
     pub horizon: Duration,
-    /// By how much a level may overshoot the due time, so that the lateness of one hop does not shatter the next level
-    /// into many. Zero: never, and every chain ends in the precise backend. Default 200 ms. Timers do not use it.
+    /// By how much a level may overshoot the due time, so that one late hop does not force many short
+    /// ones. Zero: never, and every chain ends in the precise backend. Default 200 ms. Timers do not use it.
     pub tolerance: Duration,
 }
 
@@ -125,8 +125,8 @@ fn level(
 
 /// Returns for how long a coarse timer, as late as `usual_lateness`, holds a task that is due in `remaining`.
 ///
-/// Chosen so that the handoff is left when it is as late as usual: the last stretch is the precise backend's. For a
-/// delay shorter than its lateness no timer is worth its message.
+/// Leaves at least the handoff to the precise backend, even if the timer is as late as usual. A delay that is shorter than
+/// the usual lateness takes no timer.
 fn timer(
     remaining: Duration,
     routing: &Routing,

@@ -121,15 +121,15 @@ impl Router {
         self.look_ahead.as_ref()
     }
 
-    /// Returns after what time the wake-up of a task of `kind` that is due in `remaining` is overdue. For an unknown
-    /// kind the earliest time is taken, since reading a row once too often costs less than reading it too late.
+    /// Returns after which time the wake-up of a task of `kind` that is due in `remaining` counts as overdue. For an
+    /// unknown kind that is the shortest, as reading a row once too often costs less than reading it too late.
     pub(crate) fn look_in(&self, kind: Option<&Kind>, remaining: Duration) -> Duration {
         let (next, lateness) = self.next(kind, remaining);
         next.delay().saturating_add(lateness)
     }
 
-    /// Returns the same, and the hop that its wake-up takes until then, for history. For an unknown kind the hop is not
-    /// known where some kinds have routes of their own.
+    /// Returns that time, and the hop that the wake-up takes until then, for the history. For an unknown kind the hop is
+    /// not known where some kinds have routes of their own.
     pub(crate) fn way(&self, kind: Option<&Kind>, remaining: Duration) -> (Duration, Option<Leg>) {
         let (next, lateness) = self.next(kind, remaining);
         let is_known = kind.is_some() || self.reach.is_empty();
@@ -203,7 +203,7 @@ impl Router {
             *max = reach.min(*max);
         }
         let hop = match (route(remaining, &self.routing, Some(&delays)), &delays.reach) {
-            // Not even by the tolerance: that saves the last hops, and this is not one of them.
+            // The tolerance does not extend the reach of a check: it is for the last hop alone.
             (Route::Hop(Hop::Level(level)), Reach::Levels(table)) if level.delay > reach => {
                 table.largest_within(reach).map(Hop::Level)
             }

@@ -23,7 +23,7 @@ const BOUNDS: [u64; 8] = [5, 60, 300, 900, 3_600, 14_400, 28_800, 86_400];
 const KINDS: usize = 2 * defaults::METRIC_KINDS;
 /// How many tasks are looked at of each kind to find those that fail, the first by due time: what is tried again is due soon.
 const LOOKED_AT: usize = 16;
-/// How many times as long as it took to ask the store it is left alone, up to the longest pause.
+/// How many times as long as the last query took the store is left alone, up to the longest pause.
 const REST: u32 = 20;
 const LONGEST_REST: Duration = Duration::from_secs(60);
 

@@ -109,7 +109,7 @@ impl Stays {
 pub struct Histories {
     /// Of all that nothing else is said of.
     usual: History,
-    /// Those of which it is another.
+    /// Kinds with a setting of their own.
     kinds: Arc<BTreeMap<Kind, History>>,
 }
 

@@ -181,8 +181,8 @@ pub trait Store: Debug + Send + Sync {
     ) -> Result<Stamped<Vec<usize>>, Error>;
 
     /// What has been noted of a row by [`NewRow::note`], [`Change::note`], [`Step::note`] and [`Claim::history`], each in the
-    /// transaction of its transition; nothing if there is no such row. The ends of leases are noted that are found by the
-    /// way of what is.
+    /// transaction of its transition; nothing if there is no such row. Also the ends of leases that such a
+    /// call came across.
     async fn history(&self, id: TaskId) -> Result<Noted, Error>;
 
     /// Removes up to `limit` done, cancelled or dead rows of each kind whose `wake_at` has passed; says how many.

@@ -31,8 +31,7 @@ use crate::work::retry::Policy;
 use crate::work::verdict::Verdict;
 use crate::{Error, Kind, defaults};
 
-/// Claims due tasks that run elsewhere, and ends these claims: what a server stands on whose workers are programs in any
-/// language.
+/// Claims due tasks for programs that run elsewhere, in any language, and ends those claims.
 ///
 /// Made by [`Scheduler::claims`](crate::Scheduler::claims); a cheap handle: clone it. A claim is known by its
 /// [`ClaimId`] alone, so any process over the same store may end it. To take and to end need no
@@ -93,7 +92,7 @@ pub struct Claims {
     terms: Arc<Terms>,
 }
 
-/// By what tasks are claimed through a handle and its clones.
+/// The retry policies and limits of a handle and its clones.
 #[derive(Clone, Debug)]
 struct Terms {
     policies: BTreeMap<Kind, Policy>,
@@ -115,8 +114,8 @@ impl Claims {
         }
     }
 
-    /// When tasks of `kind` are tried again and given up; else by [`Policy::default`]. To be said in every process in which
-    /// claims of the kind are taken or ended.
+    /// Sets when tasks of `kind` are tried again and given up; else that is by [`Policy::default`]. Every process that takes
+    /// or ends claims of the kind needs the same.
     pub fn policy(mut self, kind: impl Into<Kind>, policy: Policy) -> Result<Self, Error> {
         let kind = kind.into();
         kind.check()?;
@@ -220,7 +219,7 @@ impl Claims {
         self.end("retry", claim, Verdict::Failed { reason, after }).await
     }
 
-    /// Not yet: come again after this long. This was no attempt, and the deadline stays where it is.
+    /// Snoozes: makes the task due again after this long, and counts no attempt. The deadline of its kind stays as it is.
     pub async fn snooze(&self, claim: ClaimId, after: Duration) -> Result<bool, Error> {
         When::After(after).check()?;
         self.end("snooze", claim, Verdict::Answered(Ok(Outcome::Snooze(after))))

@@ -21,8 +21,8 @@ pub(super) const TURNS: usize = 10;
 /// How often one call looks for rows, the first time included, as some of those that were found cannot be read.
 pub(super) const UNREADABLE_TRIES: usize = 10;
 
-/// The queue of a store's calls that others were quicker with: one at a time decides again. Without it, of many that want the
-/// same rows one is quickest in each turn, and all others have read them for nothing.
+/// Lets calls that lost to a quicker one decide again one at a time. Otherwise one of them wins each turn, and all others
+/// have read the same rows in vain.
 pub(super) type Queue = Mutex<()>;
 
 /// How often a call has asked again, and until when it will.

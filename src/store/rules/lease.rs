@@ -9,7 +9,7 @@ use crate::{State, Task, Timestamp};
 /// Marks, as its owner, a row that is set aside because it cannot be read: no worker holds its claim.
 pub(in crate::store) const NOBODY: &str = "nobody: the row cannot be read";
 
-/// Whether its claim is none any more. `hold!` of PostgreSQL and `held` of MySQL ask the same of rows that they lock.
+/// Whether the lease of a running row has ended. `hold!` of PostgreSQL and `held` of MySQL ask the same of rows that they lock.
 pub(in crate::store) fn lease_has_ended(row: &Task, now: Timestamp) -> bool {
     row.state == State::Running && row.wake_at.is_none_or(|lease_until| lease_until <= now)
 }

@@ -8,7 +8,7 @@ use crate::{State, Task, Timestamp};
 
 /// A transition of a row, the same for every store: its columns, apart from the version, which goes up by one.
 ///
-/// Whatever the state is, a handler that had started has not any more.
+/// Always clears `started`: no handler has started in the new state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::store) struct Transition<'e> {
     /// What the row becomes.
@@ -21,7 +21,7 @@ pub(in crate::store) struct Transition<'e> {
     pub(in crate::store) anew: bool,
     /// One hop more, and not an update to its caller.
     pub(in crate::store) hop: bool,
-    /// How many attempts were none.
+    /// How many attempts do not count, and are given back.
     pub(in crate::store) given_back: u8,
     /// Why, for `last_error`; else as before.
     pub(in crate::store) error: Option<&'e str>,

@@ -123,7 +123,7 @@ impl Lines {
         Some(Arc::clone(&line.came))
     }
 
-    /// When the first wait ends; none if there are no waiters left, and the line is gone with that.
+    /// Returns when the first wait ends. Without waiters it removes the line, and returns none.
     fn first_end(&self, kinds: &BTreeSet<Kind>) -> Option<Instant> {
         let mut lines = self.lines();
         let waiters = &mut lines.get_mut(kinds)?.waiters;
@@ -135,8 +135,8 @@ impl Lines {
         first_end
     }
 
-    /// The request of the first in line whose handle is not full, and for how many tasks there is room with it and all that go
-    /// with it.
+    /// Returns the first request in line whose handle is not full, and how many tasks it and all that can share its call
+    /// want together.
     fn next(&self, kinds: &BTreeSet<Kind>) -> Option<(Arc<Request>, usize)> {
         let mut lines = self.lines();
         let waiters = &mut lines.get_mut(kinds)?.waiters;
@@ -162,7 +162,7 @@ impl Lines {
         {
             let waiter = line.waiters.remove(at);
             let rest = claimed.split_off(waiter.request.max.min(claimed.len()));
-            // Of a caller that goes away this very moment it is dropped, which gives it back.
+            // If its caller has just gone away, the offer is dropped, which gives its claims back.
             let _ = waiter.answer.send(Ok(Offered::new(kernel, claimed)));
             claimed = rest;
         }

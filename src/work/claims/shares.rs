@@ -30,8 +30,8 @@ impl Shares {
         shares.filter(|(_, places)| *places > 0).collect()
     }
 
-    /// A call with these shares has brought so many of each kind. A kind that did not fill its share has nothing more; one
-    /// that had none comes first the next time.
+    /// Records how many tasks of each kind a call with these shares has claimed. A kind that did not fill its share has
+    /// nothing more; one that had no share comes first the next time.
     pub(super) fn brought(&mut self, shares: &BTreeMap<Kind, usize>, of: impl Fn(&Kind) -> usize) {
         self.0
             .retain(|kind| shares.get(kind).is_none_or(|&share| of(kind) >= share));

@@ -20,8 +20,8 @@ use crate::{Error, Kind, Task, store};
 
 /// Claims for a caller that does not wait.
 ///
-/// The store is asked apart from the caller: in the midst of its call it is not known what is claimed, and what a caller has
-/// not accepted is not its own.
+/// The store is asked in a task of its own, so that a caller which is dropped during the call leaves no unknown claims, and
+/// what it has not accepted is given back.
 pub(super) async fn offer(request: Request) -> Result<Offered, Error> {
     let kernel = Arc::clone(&request.claims.kernel);
     let inside = Arc::clone(&kernel);
@@ -87,7 +87,7 @@ pub(super) async fn take(request: &Request, places: usize) -> Result<Taken, Erro
     while !claimed.is_empty() {
         // A slow store may have taken longer than a pause may go unheard.
         let is_heard = kernel.pauses.refresh(&kernel.store, &kernel.clock).await.is_ok();
-        // Another's by now, perhaps: then none is to start.
+        // The lease may have ended meanwhile: then none is to start.
         let is_late = began.until(&kernel.clock.moment()) >= request.lease;
         let now = kernel.time.now();
         let may_start = |one: &Claimed| is_heard && !is_late && !kernel.pauses.has(&one.task.kind, now);
@@ -96,7 +96,7 @@ pub(super) async fn take(request: &Request, places: usize) -> Result<Taken, Erro
         if kept.is_empty() {
             break;
         }
-        // Which may take as long again.
+        // This may take as long again, so pauses and the lease are looked at once more.
         give_back(kernel, &kept).await;
     }
     let more = !shares.of(1).is_empty();

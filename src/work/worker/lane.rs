@@ -36,7 +36,7 @@ pub(crate) enum Next {
     Start(Arc<Attempt>, Lease),
     /// A claim whose start is to be noted in the store first.
     Note(Arc<Attempt>),
-    /// A claim whose check said so long ago that it is to run that it is asked once more.
+    /// A claim whose check is asked again, as its last answer is too old.
     Ask(Arc<Attempt>),
     /// Only claims that must be renewed first, as they may not hold any more.
     Unsure,
@@ -130,7 +130,7 @@ impl Lane {
                         replaced += 1;
                         continue;
                     }
-                    // If it is being settled, that will be refused, and tells.
+                    // A claim that is being settled is not counted: its settlement is refused, and reports the loss.
                     replaced += usize::from(!matches!(held.phase, Phase::Settling { .. }));
                     state.forget(id);
                 }
@@ -151,7 +151,7 @@ impl Lane {
         replaced
     }
 
-    /// These claims are to run, says the check of their kind.
+    /// Queues claims whose check allows them to run.
     pub(crate) fn passed(&self, attempts: &[Arc<Attempt>], now: Moment) {
         {
             let mut state = self.state();
@@ -247,9 +247,8 @@ impl Lane {
         self.state().noting
     }
 
-    /// The claim is lost: stops its handler and forgets it. Says whether that is news: a claim that
-    /// is being settled may be refused because it has just been settled, and one whose handler finishes it in a
-    /// transaction because that has just committed.
+    /// Stops the handler of a lost claim, and forgets it. Returns false if our own write may have ended it: where it is
+    /// being settled, or its handler finishes it in a transaction that may have just committed.
     pub(crate) fn lost(&self, id: TaskId, version: u64) -> bool {
         let mut state = self.state();
         let held = state.claims.get(&id);
@@ -335,8 +334,7 @@ impl Lane {
         self.state().stopping.remove(&ended);
     }
 
-    /// The claim is about to be settled; gives a time than which the store's clock is not earlier, or none if the claim
-    /// is lost.
+    /// Marks a claim as about to be settled. Returns a lower bound of the store's time, or none if the claim is lost.
     pub(crate) fn settling(&self, attempt: &Arc<Attempt>, since: Moment) -> Option<Timestamp> {
         self.state().held(attempt)?.settle(since);
         Some(attempt.claimed.earliest(since.instant()))

@@ -38,8 +38,8 @@ impl Lease {
         }
     }
 
-    /// Holds by this one from now on, unless that was asked for earlier: answers come in any order, and the store moves the
-    /// end of a lease to an earlier time where its clock was stepped back meanwhile.
+    /// Replaces the lease, unless the answer belongs to an earlier request: answers come in any order, and the store moves
+    /// the end of a lease to an earlier time where its clock was stepped back meanwhile.
     pub(crate) fn renew(&mut self, renewed: Self) {
         if renewed.asked.instant() >= self.asked.instant() {
             *self = renewed;

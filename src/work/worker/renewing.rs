@@ -90,8 +90,8 @@ async fn renew_batch(engine: &Engine, batch: &[(Arc<Lane>, Renewal)]) -> Result<
     Ok(())
 }
 
-/// Asks the store to move the ends of leases, and to note starts. A call that hangs must not cost the leases: there is
-/// time for others.
+/// Asks the store to move the ends of leases, and to record starts. Each call has a third of the lease at the most, so
+/// that after one that hangs there is time for another.
 async fn extend(engine: &Engine, renewals: &[Renewal]) -> Result<Vec<Guarded>, Error> {
     let kernel = &engine.kernel;
     let limit = engine.lease / defaults::RENEWALS;
@@ -156,7 +156,7 @@ async fn note_batch(engine: &Engine, batch: Vec<Note>) -> Vec<Note> {
                 "the store could not be told which tasks are about to start, so they wait until it can; see that \
                  it is up"
             );
-            // Others would fare no better in their places.
+            // The store failed, and not single claims: all of them are tried again.
             return batch;
         }
     };

@@ -60,7 +60,7 @@ pub(crate) async fn sweep(engine: Arc<Engine>) {
             continue;
         }
         match purge(&engine).await {
-            // There is more: go on at once, but after the next sweep, whose rows are waited for.
+            // There is more to remove: goes on at once, but after one more sweep, as overdue tasks come first.
             Ok(full) if full => pause = Duration::ZERO,
             Ok(_) => until_purge = PURGE_EVERY,
             Err(error) => {

@@ -268,8 +268,8 @@ fn unknown() -> Problem {
     )
 }
 
-/// Refuses requests that a foreign page has a browser on this machine make, where no token keeps it out: it says where it
-/// comes from, or, if its own name has come to mean this machine, whom it means.
+/// Refuses requests of other sites' pages where no token keeps them out, by `Origin` and `Host`: against cross-site
+/// requests and DNS rebinding.
 pub(super) fn local(headers: &HeaderMap) -> Result<(), Problem> {
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     let host = text(HOST).unwrap_or_default();
