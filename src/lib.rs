@@ -17,6 +17,7 @@
 
 pub mod backend;
 pub mod clock;
+pub mod delay;
 #[cfg(test)]
 #[path = "../tests/support/logged.rs"]
 mod logged;
@@ -61,7 +62,6 @@ mod pages {
 
 pub use self::observe::events::Events;
 pub use self::observe::{history, stats};
-pub use self::route::delay;
 pub use self::schedule::{Scheduler, SchedulerBuilder};
 pub use self::task::answer::{Answer, Scheduled};
 pub use self::task::defaults;

@@ -29,7 +29,7 @@ pub use self::wake::Wake;
 pub use self::wheel::WheelBackend;
 pub use self::woken_by::WokenBy;
 use crate::Error;
-pub use crate::route::reach::{Delays, Reach};
+pub use crate::delay::reach::{Delays, Reach};
 
 /// Carries wake-ups from a moment to a later one.
 ///

@@ -1,11 +1,14 @@
 //! Routes a delay through a level table: pure functions, no I/O, no clock.
 
+mod level_table;
+pub(crate) mod reach;
+
 use std::fmt;
 use std::time::Duration;
 
-use super::level_table::UNITS;
-pub use super::level_table::{Level, LevelTable, ROCKETMQ_LEVELS};
-use super::reach::{Delays, Reach};
+use self::level_table::UNITS;
+pub use self::level_table::{Level, LevelTable, ROCKETMQ_LEVELS};
+use self::reach::{Delays, Reach};
 use crate::defaults;
 
 /// Settings by which [`route`] trades broker cost for precision.
