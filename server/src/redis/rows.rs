@@ -35,13 +35,7 @@ impl Rows {
             shards,
             ..Self::default()
         };
-        for state in [
-            State::Scheduled,
-            State::Running,
-            State::Done,
-            State::Dead,
-            State::Cancelled,
-        ] {
+        for state in State::ALL {
             let mut after = None;
             loop {
                 let kinds = store.kinds(state, after.as_ref(), KINDS).await?;
