@@ -91,6 +91,9 @@ use crate::{Answer, Error, Key, Kind, Scheduled, State, Task, TaskId, Timestamp}
 /// cannot be read, holds up no other: each row of a batch has an answer of its own.
 /// The conformance suite in `delayline::testing` (feature `testing`) holds an implementation to this page. For another
 /// database none need be written: an [`Engine`] makes it of a [`Table`](table::Table).
+#[diagnostic::on_unimplemented(
+    note = "`Scheduler::new` takes a store, and `Scheduler::builder` takes it in an `Arc`"
+)]
 #[async_trait]
 pub trait Store: Debug + Send + Sync {
     /// A short name for logs and errors, such as `sqlite`.

@@ -238,7 +238,7 @@ pub enum Start {
     First,
     /// With what is of this long ago, or later.
     Ago(Duration),
-    /// After this time and id: by due time only.
+    /// After this time and id: by due time only, and never backwards.
     After(Timestamp, TaskId),
 }
 

@@ -12,6 +12,7 @@ use crate::{Answer, Error, Scheduled, Task, TaskId};
 /// of a connection by its `join`; [`Scheduler`](crate::Scheduler) and [`Context`](crate::Context) take it.
 /// The contracts are those of the methods of the same names of [`Store`](super::Store). An error that is transient, such as a
 /// deadlock, means that the service has to roll back and may repeat its transaction.
+#[diagnostic::on_unimplemented(note = "`store.join(&mut transaction)` makes one of a transaction of sqlx")]
 #[async_trait]
 pub trait Transaction: Send {
     /// As [`Store::insert`](super::Store::insert).
