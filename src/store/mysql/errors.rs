@@ -33,12 +33,13 @@ mod number {
     /// What time, or an operator, may mend: a server that is full, ends, is in recovery or takes no writes for now,
     /// and a connection or statement that was broken off.
     pub(super) const PASSING: &[u16] = &[
-        1021, // the disk is full
+        1021, 1026, 1030, 1114, // the disk is full, as a file, an engine and InnoDB say it
         1037, 1038, 1041, // out of memory
         1040, 1203, 1226, // too many connections
         1047, // not ready (a cluster's node)
         1152, 1158, 1159, 1160, 1161, // the connection broke
         1184, // the same
+        1206, 1637, // no room for more locks, or more transactions
         1317, 1927, // killed
         1969, 3024, // out of time
         2002, 2003, 2006, 2013, // away, as proxies say it
