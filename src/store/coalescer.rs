@@ -1,7 +1,8 @@
 //! Batches concurrent calls.
 
+use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tracing::debug;
@@ -23,12 +24,19 @@ pub(crate) const LARGE: usize = crate::defaults::BATCH / 2;
 /// It never waits for company: what comes while there is nothing to do is a call at once, and what comes while calls are
 /// in flight is the next one. The items of one caller stay together and in order. A caller that goes away before its call
 /// takes its items with it; later they may have their effect or not.
-#[derive(Debug)]
+///
+/// It may outlive the runtime that it was started in: then it goes on in that of the next caller.
 pub(crate) struct Coalescer<T, A> {
-    waiting: mpsc::UnboundedSender<Request<T, A>>,
+    line: Mutex<Line<T, A>>,
+    begin: Box<dyn Fn() -> Line<T, A> + Send + Sync>,
     places: Arc<Semaphore>,
     bytes: Arc<Semaphore>,
     bytes_of: fn(&T) -> usize,
+}
+
+/// What takes requests, as long as its runtime lasts.
+struct Line<T, A> {
+    waiting: mpsc::UnboundedSender<Request<T, A>>,
     /// Ends with this, and the calls in flight with it.
     _calling: Spawned,
 }
@@ -51,7 +59,65 @@ impl<T: Send + 'static, A: Send + 'static> Coalescer<T, A> {
         clock: &Clock,
         calls: usize,
         bytes_of: fn(&T) -> usize,
-        call: impl Fn(Vec<Request<T, A>>) -> F + Send + 'static,
+        call: impl Fn(Vec<Request<T, A>>) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (clock, call) = (clock.clone(), Arc::new(call));
+        let begin = move || Line::begin(&clock, calls, Arc::clone(&call));
+        Self {
+            line: Mutex::new(begin()),
+            begin: Box::new(begin),
+            places: Arc::new(Semaphore::new(PLACES)),
+            bytes: Arc::new(Semaphore::new(BYTES)),
+            bytes_of,
+        }
+    }
+
+    /// Asks for these items in the next call, and gives their answer; none if it ended without one. Waits while too much is
+    /// asked for.
+    pub(crate) async fn ask(&self, items: Vec<T>) -> Option<A> {
+        let load = Load {
+            items: items.len(),
+            bytes: items.iter().map(self.bytes_of).sum(),
+        };
+        let places = permits(&self.places, load.items.min(PLACES)).await?;
+        let bytes = permits(&self.bytes, load.bytes.min(BYTES)).await?;
+        let (answer, answered) = oneshot::channel();
+        let request = Request {
+            items,
+            answer,
+            load,
+            _places: places,
+            _bytes: bytes,
+        };
+        self.send(request)?;
+        answered.await.ok()
+    }
+
+    /// Sends a request. Where the runtime of what took them has ended it was not taken, and is sent in this one.
+    fn send(&self, request: Request<T, A>) -> Option<()> {
+        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        let Err(mpsc::error::SendError(request)) = line.waiting.send(request) else {
+            return Some(());
+        };
+        *line = (self.begin)();
+        line.waiting.send(request).ok()
+    }
+}
+
+impl<T, A> fmt::Debug for Coalescer<T, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Coalescer").finish_non_exhaustive()
+    }
+}
+
+impl<T: Send + 'static, A: Send + 'static> Line<T, A> {
+    fn begin<F>(
+        clock: &Clock,
+        calls: usize,
+        call: Arc<impl Fn(Vec<Request<T, A>>) -> F + Send + Sync + 'static>,
     ) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -74,32 +140,8 @@ impl<T: Send + 'static, A: Send + 'static> Coalescer<T, A> {
         });
         Self {
             waiting,
-            places: Arc::new(Semaphore::new(PLACES)),
-            bytes: Arc::new(Semaphore::new(BYTES)),
-            bytes_of,
             _calling: calling,
         }
-    }
-
-    /// Asks for these items in the next call, and gives their answer; none if it ended without one. Waits while too much is
-    /// asked for.
-    pub(crate) async fn ask(&self, items: Vec<T>) -> Option<A> {
-        let load = Load {
-            items: items.len(),
-            bytes: items.iter().map(self.bytes_of).sum(),
-        };
-        let places = permits(&self.places, load.items.min(PLACES)).await?;
-        let bytes = permits(&self.bytes, load.bytes.min(BYTES)).await?;
-        let (answer, answered) = oneshot::channel();
-        let request = Request {
-            items,
-            answer,
-            load,
-            _places: places,
-            _bytes: bytes,
-        };
-        self.waiting.send(request).ok()?;
-        answered.await.ok()
     }
 }
 

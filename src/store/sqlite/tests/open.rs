@@ -3,10 +3,11 @@
 use sqlx::ConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 
-use super::{Fixture, claim, due_rows, id, in_time, run};
-use crate::store::Store;
+use super::{Fixture, change, claim, due_rows, id, in_time, run};
+use crate::Scheduled;
 use crate::store::sql::tests::lived;
 use crate::store::sqlite::SqliteStore;
+use crate::store::{Store, Verb};
 
 #[tokio::test]
 async fn rows_are_there_when_the_file_is_opened_again() {
@@ -165,4 +166,22 @@ async fn a_later_release_may_add_a_column_while_this_one_works() {
     }
     let error = store.check().await.unwrap_err();
     assert!(error.to_string().contains("later release"), "{error}");
+}
+
+#[test]
+fn a_store_serves_callers_after_the_runtime_of_the_first_has_ended() {
+    let mut fixture = None;
+    for number in 1..4 {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        fixture = runtime.unwrap().block_on(async {
+            let fixture = match fixture {
+                Some(fixture) => fixture,
+                None => Fixture::new().await,
+            };
+            let added = fixture.insert(due_rows([number])).await;
+            let cancelled = fixture.change(vec![change(id(number), Verb::Cancel)]).await;
+            assert!(matches!(added[..], [Scheduled::New(_)]) && cancelled[0].is_done());
+            Some(fixture)
+        });
+    }
 }
