@@ -152,11 +152,12 @@ impl Session for JoinedSession<'_> {
 
     /// Writes new rows, and leaves out those of which an id or a live key is there: they are looked for before, as an insert
     /// that fails leaves a lock on what was in its way.
-    async fn insert(&self, rows: Vec<&NewRow>, _: Option<Timestamp>) -> Answered<Vec<Outcome>> {
+    async fn insert(&self, rows: Vec<&NewRow>, now: Option<Timestamp>) -> Answered<Vec<Outcome>> {
         let key_of = |row: &NewRow| Some((row.kind.clone(), row.key.clone()?));
         let ids = Vec::from_iter(rows.iter().map(|row| row.id));
         let keys = Vec::from_iter(rows.iter().filter_map(|row| key_of(row)));
-        let Stamped { now, found } = self.seen(&ids, &keys).await?;
+        let Stamped { now: seen_at, found } = self.seen(&ids, &keys).await?;
+        let now = now.unwrap_or(seen_at);
         let unreadable = found.unreadable.iter();
         let live = found.rows.iter().filter(|row| row.state.is_live());
         let mut taken_keys: BTreeSet<_> = live

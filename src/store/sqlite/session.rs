@@ -91,9 +91,9 @@ impl Session for OwnSession {
         Ok(reading!(self, |runner| runner.count(kind, state, spans, most)))
     }
 
-    async fn insert(&self, rows: Vec<&NewRow>, _: Option<Timestamp>) -> Answered<Vec<Outcome>> {
+    async fn insert(&self, rows: Vec<&NewRow>, now: Option<Timestamp>) -> Answered<Vec<Outcome>> {
         let mut writing = self.0.write().await?;
-        let now = writing.now;
+        let now = now.unwrap_or(writing.now);
         let mut runner = Runner::new(&mut writing, now).ending(COMMIT);
         let found = runner.insert(&rows).await?;
         writing.end()?;

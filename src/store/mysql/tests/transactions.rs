@@ -276,3 +276,15 @@ async fn no_payload_is_logged() {
         assert_eq!(logged.matches(shown).count(), 0, "{shown}");
     }
 }
+
+#[tokio::test]
+async fn rows_of_one_call_are_of_one_moment_however_many_statements_write_them() {
+    let fixture = Fixture::new().await;
+    let mut service = fixture.service("READ COMMITTED").await;
+    let rows = (0..MOST + 100).map(|number| new_row(number, LEASE)).collect();
+    let added = fixture.store.join(&mut service).insert(rows).await.unwrap();
+    run(&mut service, "COMMIT").await;
+    for (number, added) in added.found.iter().enumerate() {
+        assert_eq!(added.task(), &fixture.find(number).await);
+    }
+}

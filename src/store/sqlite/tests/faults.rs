@@ -209,6 +209,27 @@ async fn a_row_that_the_file_refuses_is_refused_alone() {
 }
 
 #[tokio::test]
+async fn rows_of_one_call_are_of_one_moment_also_where_one_of_them_is_refused() {
+    let fixture = Fixture::new().await;
+    // Each statement takes a while, and of many rows one by one there are some.
+    let refuse: &'static str =
+        "CREATE TRIGGER refuse BEFORE INSERT ON delayline_tasks WHEN NEW.payload = x'BAD0'
+            BEGIN SELECT RAISE(ABORT, 'not this one'); END;
+        CREATE TRIGGER slow BEFORE INSERT ON delayline_tasks
+            BEGIN SELECT count(*) FROM (WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c LIMIT 20000)
+                SELECT n FROM c); END";
+    run(&mut fixture.foreign().await, refuse).await;
+    let mut rows: Vec<_> = (0..20).map(|number| new_row(number, LEASE)).collect();
+    rows[7].payload = vec![0xBA, 0xD0];
+    let answers = fixture.store.insert(rows).await.unwrap().found;
+    let added: Vec<_> = answers.into_iter().filter_map(Result::ok).collect();
+    assert_eq!(added.len(), 19);
+    for added in added {
+        assert_eq!(&fixture.find(added.task().id).await, added.task());
+    }
+}
+
+#[tokio::test]
 async fn leases_that_were_given_while_the_clock_was_ahead_end_in_time() {
     const HOUR: i64 = 3_600_000;
     let folder = tempfile::tempdir().unwrap();
