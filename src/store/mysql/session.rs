@@ -269,7 +269,8 @@ impl Session for OwnSession {
     async fn claim(&self, which: Which<'_>, claim: &Claim) -> Answered<Found> {
         let claimed = || claim::claim(self.pool(), &self.server.sql, which, claim);
         let claimed = self.retried(claimed).await?;
-        self.set_aside(&claimed.found.unreadable, claim.lease).await?;
+        // Of the others the claims are not lost by it; where it fails, these are found once more.
+        let _ = self.set_aside(&claimed.found.unreadable, claim.lease).await;
         Ok(claimed)
     }
 

@@ -116,7 +116,8 @@ impl Table for RedisTable {
 
     async fn claim(&self, which: Which<'_>, claim: &Claim) -> Result<Stamped<Found>, Error> {
         let claimed = Claiming::new(&self.0, claim).claim(which).await?;
-        postpone(&self.0, &claimed.found.unreadable, claim.lease).await?;
+        // Of the others the claims are not lost by it; where it fails, these are found once more.
+        let _ = postpone(&self.0, &claimed.found.unreadable, claim.lease).await;
         Ok(claimed)
     }
 

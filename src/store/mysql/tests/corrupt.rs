@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{Fixture, run};
+use super::{Fixture, claim, due_rows, is, run};
 use crate::TaskId;
 use crate::store::Store;
 use crate::store::sql::codec::hex;
@@ -41,3 +41,20 @@ impl Edited for Fixture {
 }
 
 corrupt_rows!(Fixture);
+
+#[tokio::test]
+async fn claims_are_not_lost_by_a_row_that_cannot_be_set_aside() {
+    let fixture = Fixture::new().await;
+    fixture.insert(due_rows(0..3)).await;
+    fixture
+        .edit(&format!(
+            "UPDATE delayline_tasks SET headers = 'no JSON' WHERE {}",
+            is(0)
+        ))
+        .await;
+    let refuse = "CREATE TRIGGER refuse BEFORE UPDATE ON delayline_tasks FOR EACH ROW
+        IF OLD.headers = 'no JSON' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'; END IF";
+    run(&mut fixture.foreign().await, refuse).await;
+    let claimed = fixture.store.ready(&claim(9)).await.unwrap().found;
+    assert_eq!(claimed.len(), 2);
+}
