@@ -12,7 +12,7 @@ use crate::backend::Wake;
 use crate::store::rows::Rows;
 use crate::store::rules::Capacity;
 use crate::store::table::{By, Columns, Found, Range, Start, Table, Unreadable, Which};
-use crate::store::{Claim, Looked, Page, Pending, Stamped, Target};
+use crate::store::{Claim, Looked, Page, Paused, Pending, Stamped, Target};
 use crate::{Error, State, Task, TaskId};
 
 impl<T: Table> TableEngine<T> {
@@ -113,11 +113,9 @@ impl<T: Table> TableEngine<T> {
     /// Tells of rows that were set aside.
     pub(super) fn tell(&self, rows: &[Unreadable]) {
         for row in rows {
-            let hex = |byte| format!("{byte:02X}");
-            let id: String = row.row.iter().map(hex).collect();
             error!(
                 store = self.table.name(),
-                id,
+                id = digits(row),
                 error = row.why,
                 "the row of a task cannot be read, so it does not run, and holds up no other; repair or remove it"
             );
@@ -168,7 +166,34 @@ impl<T: Table> TableEngine<T> {
             }
             wider.limit = range.limit.saturating_add(2 * found.unreadable.len());
         }
+        // What stops a kind must not be missed.
+        if page.kind.as_str() == Paused::KIND
+            && let Some(row) = found.unreadable.first()
+        {
+            return Err(unreadable_pause(self.table.name(), row));
+        }
         found.rows.truncate(page.limit);
         Ok(found.rows)
+    }
+}
+
+/// By what its table finds a row, for people.
+fn digits(row: &Unreadable) -> String {
+    row.row.iter().map(|byte| format!("{byte:02X}")).collect()
+}
+
+/// The error of a list of pauses with one that cannot be read.
+fn unreadable_pause(store: &'static str, row: &Unreadable) -> Error {
+    Error::Store {
+        store,
+        transient: row.is_away,
+        source: format!(
+            "the row {} of kind {} pauses a kind and cannot be read, so which kinds are paused is not known; repair or \
+             remove it: {}",
+            digits(row),
+            Paused::KIND,
+            row.why
+        )
+        .into(),
     }
 }
