@@ -54,7 +54,7 @@ impl<T: Table> TableEngine<T> {
     }
 
     /// Makes of each row what `make` makes of it, if it is as it must be; says of each what came of it. Rows are read unless
-    /// all of them are `claimed`, and the time is known.
+    /// all of them are `claimed`, under leases that have not ended, and the time is known.
     async fn guarded<'t>(
         &self,
         named: &[Named],
@@ -68,7 +68,9 @@ impl<T: Table> TableEngine<T> {
                 break;
             }
             let given = self.time.now(&self.clock).filter(|_| turn == 0).and_then(|now| {
-                let rows: Option<Vec<_>> = open.iter().map(|&place| claimed(place)).collect();
+                // After its lease others may have ended it, and a new row of its id may be there.
+                let held = |&place| claimed(place).filter(|row| !rules::lease_has_ended(row, now));
+                let rows: Option<Vec<_>> = open.iter().map(held).collect();
                 Some((now, Loaded::given(rows?.into_iter())))
             });
             let (now, mut loaded) = match given {
@@ -86,10 +88,13 @@ impl<T: Table> TableEngine<T> {
                 .collect();
             for &place in &open {
                 let (id, version, state) = named[place];
-                let row = loaded.rows.get(id);
+                let is_meant = |row: &Task| {
+                    let is_same = claimed(place).is_none_or(|claimed| claimed.created_at == row.created_at);
+                    is_same && row.state == state && row.version == version
+                };
                 came[place] = Some(if loaded.is_unreadable(id) {
                     Guarded::Blocked
-                } else if row.is_some_and(|row| row.state == state && row.version == version) {
+                } else if loaded.rows.get(id).is_some_and(is_meant) {
                     make(&mut loaded.rows, place, now);
                     Guarded::Done
                 } else {

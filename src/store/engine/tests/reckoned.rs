@@ -32,3 +32,33 @@ async fn no_time_is_reckoned_from_an_answer_since_whose_call_the_machine_has_sle
     clock.step(3_600_000);
     assert_eq!(time.now(&clock), None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_claim_whose_lease_has_ended_is_no_end_of_a_new_row_of_its_id() {
+    let short = Duration::from_secs(1);
+    for is_claimed_anew in [false, true] {
+        let clock = Clock::simulated(1);
+        let engine = Engine::new(MemoryTable::new(clock.clone()), clock, Duration::ZERO);
+        engine.insert(vec![row(1, "1", Duration::ZERO)]).await.unwrap();
+        let claimed = engine.ready(&claim(short)).await.unwrap().found.remove(0);
+        tokio::time::sleep(2 * short).await;
+        let end = Step::end(claimed.id, claimed.version, Ending::Done);
+        let ended = engine.advance(std::slice::from_ref(&end)).await.unwrap();
+        assert_eq!(ended, [Guarded::Done]);
+        tokio::time::sleep(short).await;
+        assert_eq!(engine.purge(9).await.unwrap(), 1);
+
+        // A new row of the same version, which waits or is claimed; by that the time is known.
+        let due = if is_claimed_anew { Duration::ZERO } else { LONG };
+        engine.insert(vec![row(1, "1", due)]).await.unwrap();
+        if !is_claimed_anew {
+            engine.change(vec![later(1)]).await.unwrap();
+        }
+        engine.ready(&claim(LONG)).await.unwrap();
+        let before = engine.find(&id(1).into()).await.unwrap();
+        let claimed = Some(Arc::new(claimed));
+        let late = Step { claimed, ..end };
+        assert_eq!(engine.advance(&[late]).await.unwrap(), [Guarded::Lost]);
+        assert_eq!(engine.find(&id(1).into()).await.unwrap(), before);
+    }
+}
