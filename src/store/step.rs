@@ -127,6 +127,20 @@ pub enum Ending {
 }
 
 impl Ending {
+    /// The state that it leaves its row in.
+    pub(crate) const fn leaves(&self) -> State {
+        match self {
+            Self::Done => State::Done,
+            Self::Dead { .. } => State::Dead,
+            Self::Cancelled => State::Cancelled,
+            Self::Retry { .. }
+            | Self::Snooze { .. }
+            | Self::Again { .. }
+            | Self::Moved { .. }
+            | Self::Release => State::Scheduled,
+        }
+    }
+
     /// After how long the task is due again, from now; none if it is not scheduled again, or keeps its due time.
     pub(crate) fn next_after(&self, now: Timestamp) -> Option<Duration> {
         match self {

@@ -6,6 +6,7 @@ pub mod claims;
 pub mod expected;
 pub(crate) mod failure_log;
 pub(crate) mod handler;
+pub(crate) mod lost_answer;
 pub(crate) mod panics;
 pub(crate) mod retry;
 pub(crate) mod verdict;

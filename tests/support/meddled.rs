@@ -51,6 +51,8 @@ struct Inner {
     waiting: BTreeMap<Op, usize>,
     /// Rows that another transaction keeps: neither ended nor renewed.
     locked: BTreeSet<TaskId>,
+    /// Rows whose next end or renewal is written, and said not to be known.
+    unconfirmed: BTreeSet<TaskId>,
     /// How many more of each kind are claimed than was asked for.
     greed: usize,
     /// How long a call takes at the most before it has its effect, and after; in ms.
@@ -122,6 +124,11 @@ impl Meddled {
         self.inner().locked.remove(&id);
     }
 
+    /// Makes it unknown what came of the next end or renewal of a row, which is written: its answer is lost in the store.
+    pub(crate) fn leave_unconfirmed(&self, id: TaskId) {
+        self.inner().unconfirmed.insert(id);
+    }
+
     /// Returns the results of guarded writes of rows; locked ones are not passed on.
     async fn past_locked<W: Clone, A>(
         &self,
@@ -137,7 +144,11 @@ impl Meddled {
         let free = writes.iter().filter(is_free).cloned().collect();
         let mut came = call(free).await?.into_iter();
         let each = writes.iter().map(|write| match is_free(&write) {
-            true => came.next().expect("an answer for each"),
+            true => {
+                let came = came.next().expect("an answer for each");
+                let is_confirmed = !self.inner().unconfirmed.remove(&id_of(write));
+                if is_confirmed { came } else { Guarded::Blocked }
+            }
             false => Guarded::Blocked,
         });
         Ok(each.collect())

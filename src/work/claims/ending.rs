@@ -9,6 +9,7 @@ use super::{ClaimId, Claims};
 use crate::clock::backoff::Backoff;
 use crate::schedule::kernel::Kernel;
 use crate::store::{Ending, Guarded, Renewal, Step, Target};
+use crate::work::lost_answer::became;
 use crate::work::verdict::Verdict;
 use crate::{Error, State, Task};
 
@@ -73,7 +74,10 @@ pub(super) async fn end(claims: &Claims, claim: ClaimId, verdict: Verdict) -> Re
 pub(super) async fn extend(claims: &Claims, renewal: Renewal, lease: Duration) -> Result<bool, Error> {
     let inside = claims.clone();
     detached(&claims.kernel, async move {
-        until_known(&inside.kernel, || inside.shared.renewals.write((renewal, lease))).await
+        let kernel = &inside.kernel;
+        // One that was written may be written again.
+        let known = until_known(kernel, || inside.shared.renewals.write((renewal, lease))).await?;
+        Ok(told(kernel, known == Known::Held))
     })
     .await
 }
@@ -81,8 +85,20 @@ pub(super) async fn extend(claims: &Claims, renewal: Renewal, lease: Duration) -
 async fn write(claims: &Claims, claim: ClaimId, task: Option<&Task>, ending: Ending) -> Result<bool, Error> {
     let kernel = &claims.kernel;
     let note = kernel.note_end(task, &ending, kernel.time.now().unwrap_or_default());
+    let state = ending.leaves();
     let step = Step::end(claim.task_id(), claim.version(), ending).noting(note);
-    until_known(kernel, || claims.shared.ends.write(step.clone())).await
+    let held = match until_known(kernel, || claims.shared.ends.write(step.clone())).await? {
+        Known::Held => true,
+        Known::Gone => false,
+        Known::GoneMeanwhile => became(&*kernel.store, claim, task, state).await?,
+    };
+    Ok(told(kernel, held))
+}
+
+/// Counts a claim that did not hold.
+fn told(kernel: &Kernel, held: bool) -> bool {
+    kernel.counters.lost_claims.add(usize::from(!held));
+    held
 }
 
 /// The task of a claim that still holds.
@@ -91,24 +107,34 @@ async fn held(kernel: &Kernel, claim: ClaimId) -> Result<Option<Task>, Error> {
     Ok(row.filter(|row| row.state == State::Running && row.version == claim.version()))
 }
 
-/// Whether a claim held: asks again for a moment while its row is locked.
-async fn until_known<A>(kernel: &Kernel, ask: impl Fn() -> A) -> Result<bool, Error>
+/// What is known of a claim that was to be ended or extended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    /// It held, and that is written.
+    Held,
+    /// It did not hold.
+    Gone,
+    /// It does not hold any more after a try of which nothing is known: which may have ended it.
+    GoneMeanwhile,
+}
+
+/// What a claim was: asks again for a moment while its row is locked.
+async fn until_known<A>(kernel: &Kernel, ask: impl Fn() -> A) -> Result<Known, Error>
 where
     A: Future<Output = Result<Guarded, Error>>,
 {
     let clock = &kernel.clock;
     let until = clock.instant() + LOCKED_FOR;
     let mut backoff = Backoff::CALLS;
+    let mut gone = Known::Gone;
     loop {
         match ask().await? {
-            Guarded::Done => return Ok(true),
-            Guarded::Lost => {
-                kernel.counters.lost_claims.add(1);
-                return Ok(false);
-            }
+            Guarded::Done => return Ok(Known::Held),
+            Guarded::Lost => return Ok(gone),
             Guarded::Blocked if clock.instant() >= until => return Err(blocked(kernel)),
             Guarded::Blocked => clock.pause(backoff.failed(clock.instant())).await,
         }
+        gone = Known::GoneMeanwhile;
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::store::coalescer::{Coalescer, Request, call_by_halves};
+use crate::store::coalescer::{Coalescer, Request, items};
 use crate::store::turns::CALLS;
 use crate::store::{Ending, Event, Guarded, Renewal, Step, Store};
 use crate::{Error, TaskId};
@@ -86,7 +86,7 @@ async fn write<T, C>(
         let count = items.len();
         let came = call(items).await?;
         match came.len() == count {
-            true => Ok(((), came)),
+            true => Ok(came),
             false => Err(Error::miscounted(store, came.len(), count)),
         }
     };
@@ -97,10 +97,15 @@ async fn write<T, C>(
         let (first, again) = left
             .into_iter()
             .partition(|request| request.items.iter().all(|item| ids.insert(id_of(item))));
-        // Each request has one item.
-        let only = |(), came: Vec<Guarded>| came.first().copied().unwrap_or(Guarded::Blocked);
-        call_by_halves(first, call, only).await;
         left = again;
+        match call(items(&first)).await {
+            // Each request has one item. A caller that does not wait any more has gone away.
+            Ok(came) => first.into_iter().zip(came).for_each(|(request, came)| {
+                let _ = request.answer.send(Ok(came));
+            }),
+            // A row that cannot be written is none of the others': this is of the store, and of no row.
+            Err(error) => error.tell_all(first.into_iter().map(|request| request.answer).collect()),
+        }
     }
 }
 

@@ -8,11 +8,14 @@ use tracing::{error, warn};
 use super::attempt::Attempt;
 use super::engine::Engine;
 use super::lane::Lane;
+use crate::claims::ClaimId;
 use crate::clock::Moment;
 use crate::clock::backoff::Backoff;
 use crate::observe::metrics::LOST;
+use crate::schedule::kernel::Kernel;
 use crate::store::turns::{CALLS, Load, Turn, take_turns};
-use crate::store::{Ending, Guarded, Step, Target, ended};
+use crate::store::{Ending, Guarded, Step, ended};
+use crate::work::lost_answer;
 use crate::work::panics::pass_on;
 use crate::work::verdict::next_wake;
 use crate::{Error, Kind, State, Task};
@@ -237,29 +240,16 @@ async fn has_finished(engine: &Engine, settled: &Settled) -> bool {
 
 /// Whether a claim that is gone was ended by an earlier try of ours whose answer was lost.
 async fn was_settled(engine: &Engine, task: &Task, ending: &Ending) -> bool {
-    let expected = match ending {
-        Ending::Done => State::Done,
-        Ending::Dead { .. } => State::Dead,
-        Ending::Cancelled => State::Cancelled,
-        Ending::Retry { .. }
-        | Ending::Snooze { .. }
-        | Ending::Again { .. }
-        | Ending::Moved { .. }
-        | Ending::Release => State::Scheduled,
-    };
-    became(engine, task, expected).await
+    became(engine, task, ending.leaves()).await
 }
 
 /// Whether a claim that is gone made its row this by one transition.
 async fn became(engine: &Engine, task: &Task, expected: State) -> bool {
-    let clock = &engine.kernel.clock;
+    let Kernel { clock, store, .. } = &*engine.kernel;
     let mut backoff = Backoff::CALLS;
     loop {
-        match engine.kernel.store.find(&Target::Id(task.id)).await {
-            Ok(Some(row)) => {
-                return row.version == task.version + 1 && row.state == expected && row.owner == task.owner;
-            }
-            Ok(None) => return false,
+        match lost_answer::became(&**store, ClaimId::of(task), Some(task), expected).await {
+            Ok(became) => return became,
             Err(cause) if cause.is_transient() => clock.pause(backoff.failed(clock.instant())).await,
             Err(_) => return false,
         }

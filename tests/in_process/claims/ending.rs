@@ -183,6 +183,37 @@ async fn an_end_whose_answer_was_lost_may_be_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_end_that_was_written_is_told_so_though_the_store_did_not_know() {
+    let world = World::new();
+    let claims = world.scheduler.claims();
+    let (one, other) = (claimed(&world).await, claimed(&world).await);
+    for id in [one.task.id, other.task.id] {
+        world.store.leave_unconfirmed(id);
+    }
+    assert!(claims.done(one.claim).await.unwrap());
+    assert!(claims.retry(other.claim, "no", Some(secs(60))).await.unwrap());
+    assert_eq!(world.row(one.task.id).await.state, State::Done);
+    assert_eq!(world.row(other.task.id).await.state, State::Scheduled);
+    let stats = world.scheduler.stats();
+    assert_eq!((stats.done, stats.retried, stats.lost_claims), (1, 1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_was_lost_while_its_row_was_locked_is_lost() {
+    let world = World::new();
+    let claims = world.scheduler.claims();
+    let one = claimed(&world).await;
+    world.store.lock(one.task.id);
+    let (ended, ()) = tokio::join!(claims.snooze(one.claim, secs(60)), async {
+        world.pass(ms(1)).await;
+        world.expire_leases(secs(31)).await;
+        world.store.unlock(one.task.id);
+    });
+    assert!(!ended.unwrap(), "its lease has ended, which is no snooze");
+    assert_eq!(world.scheduler.stats().lost_claims, 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn concurrent_ends_share_calls_and_each_has_its_own_answer() {
     let world = World::new();
     for _ in 0..100 {
@@ -216,7 +247,7 @@ async fn concurrent_ends_share_calls_and_each_has_its_own_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_end_that_the_store_refuses_fails_no_other() {
+async fn a_store_that_refuses_ends_is_asked_once_for_all_and_all_are_told() {
     let world = World::new();
     let claims = world.scheduler.claims();
     let mut taken = Vec::new();
@@ -236,13 +267,9 @@ async fn an_end_that_the_store_refuses_fails_no_other() {
         transient: false,
         source: "refused".into(),
     };
-    world.store.fail_with(Op::Settle, 4, refused);
+    world.store.fail_with(Op::Settle, 3, refused);
     world.store.free(Op::Settle);
     let answers = ends.join_all().await;
-    assert_eq!(
-        answers.iter().filter(|answer| answer.is_err()).count(),
-        3,
-        "{answers:?}"
-    );
-    assert_eq!(world.rows_in(KIND, State::Done).await.len(), 1);
+    assert!(answers.iter().all(Result::is_err), "{answers:?}");
+    assert_eq!(world.rows_in(KIND, State::Done).await.len(), 0);
 }
