@@ -30,6 +30,7 @@ const CHECK: &str = "SELECT CONCAT_WS(', ',
     IF(@@sql_safe_updates = 0, NULL, 'sql_safe_updates'),
     IF(@@sql_big_selects = 1, NULL, 'sql_big_selects'),
     IF(@@unique_checks = 1, NULL, 'unique_checks'),
+    IF(@@lock_wait_timeout < @@wait_timeout, NULL, 'lock_wait_timeout'),
     IF(@@time_zone = '+00:00', NULL, 'time_zone'))";
 
 /// A connection does not have the settings that were made on it.
@@ -65,7 +66,8 @@ impl Dial for Dialer {
     /// - A statement outside of a transaction is committed when it is done, and after a commit there is none.
     /// - Every statement sees what is committed when it begins, and locks only the rows that it chooses.
     /// - Values that do not fit are refused, and no statement because of how much it reads or what it goes by.
-    /// - The server gives up what no caller waits for any more, and connections whose other end has vanished.
+    /// - The server gives up what no caller waits for any more, also for a table that is being altered, and connections whose
+    ///   other end has vanished.
     async fn dial(&self) -> Result<MySqlConnection, sqlx::Error> {
         let mut connection = self.0.connect().await?;
         let limit = defaults::STORE_TIMEOUT.as_secs();
@@ -74,7 +76,7 @@ impl Dial for Dialer {
             SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
             SET SESSION sql_mode = '{SQL_MODE}',
                 sql_safe_updates = 0, sql_big_selects = 1, sql_select_limit = {}, sql_auto_is_null = 0,
-                unique_checks = 1, innodb_lock_wait_timeout = {}, wait_timeout = {}
+                unique_checks = 1, innodb_lock_wait_timeout = {}, lock_wait_timeout = {limit}, wait_timeout = {}
                 /*M!100600 , idle_transaction_timeout = {limit}, max_statement_time = {limit} */
                 /*!80000 , max_execution_time = 0 */;
             {CHECK}",

@@ -3,11 +3,14 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use sqlx::SqlSafeStr;
 use sqlx::mysql::MySqlConnectOptions;
 
 use super::{Fixture, claim, due_rows, in_time, run};
+use crate::defaults;
 use crate::store::proxy::{Network, Proxy};
 use crate::store::sql::tests::each::Each;
+use crate::store::sql::{Driver, Value};
 use crate::store::{MySqlStore, Store};
 
 async fn proxied(fixture: &Fixture) -> (Proxy, MySqlStore) {
@@ -78,4 +81,19 @@ async fn connections_on_which_nothing_may_be_written_are_replaced() {
     let error = store.ready(&claim(1)).await.unwrap_err();
     assert!(error.is_transient(), "{error}");
     assert_eq!(store.ready(&claim(1)).await.unwrap().found.len(), 1);
+}
+
+#[tokio::test]
+async fn no_statement_waits_for_a_table_for_longer_than_its_caller() {
+    let fixture = Fixture::new().await;
+    let mut lent = fixture.store.server.pools.callers.lend().await.unwrap();
+    let rows = lent
+        .fetch("SELECT @@lock_wait_timeout".into_sql_str(), &[])
+        .await
+        .unwrap();
+    let waits = i64::try_from(defaults::STORE_TIMEOUT.as_secs()).unwrap();
+    assert!(
+        matches!(rows[0][..], [Value::Int(longest)] if longest == waits),
+        "{rows:?}"
+    );
 }
