@@ -1,6 +1,7 @@
 //! Converts the client's errors into this crate's.
 
 use std::borrow::Cow;
+use std::ops::RangeInclusive;
 use std::{fmt, io};
 
 use rocketmq_client_rust::{ClientError, MQClientException};
@@ -16,6 +17,9 @@ pub(super) const MESSAGE_ILLEGAL: i32 = 13;
 pub(super) const NO_PERMISSION: i32 = 16;
 /// The answer of a nameserver for a topic that no broker has registered.
 pub(super) const NO_TOPIC: i32 = 17;
+/// The codes that the client gives its own errors (`ClientErrorCode`), as for a topic without a route where a broker
+/// would derive new topics from `TBW102`.
+const OF_CLIENT: RangeInclusive<i32> = 10_001..=10_007;
 
 /// Explains the codes of servers (`ResponseCode` of Apache's), as far as an operator can do something.
 fn meaning(code: i32) -> Option<&'static str> {
@@ -160,7 +164,7 @@ pub(crate) fn answer(cause: &ClientError) -> Option<i32> {
     cause
         .broker_response_code()
         .or_else(|| Some(cause.source_ref::<MQClientException>()?.response_code()))
-        .filter(|code| *code > 0)
+        .filter(|code| *code > 0 && !OF_CLIENT.contains(code))
 }
 
 /// Says whether a server denies access.

@@ -80,7 +80,20 @@ fn wait(late: Duration) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use rocketmq_client_rust::MQClientException;
+
     use super::*;
+
+    #[test]
+    fn a_route_that_the_client_does_not_find_is_no_answer_of_a_server() {
+        let of = |code| PublishError::of(MQClientException::new_with_code(code, "No route available").into());
+        for code in 10_001..=10_006 {
+            let error = of(code);
+            assert!(matches!(error, PublishError::Unreachable(_)), "{code}: {error}");
+            assert!(!error.to_string().contains("it answered"), "{code}: {error}");
+        }
+        assert!(matches!(of(14), PublishError::Failed(_)));
+    }
 
     #[test]
     fn a_task_waits_the_longer_the_later_it_is_and_for_a_day_at_the_most() {

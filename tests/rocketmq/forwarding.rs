@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use delayline::clock::Clock;
-use delayline::rocketmq::Forward;
+use delayline::rocketmq::{Forward, Message, PublishError, Publisher};
 use delayline::store::{MemoryStore, Target};
 use delayline::{NewTask, Policy, Scheduled, Scheduler, State, Task, Timestamp, Worker};
 use tokio::task::JoinHandle;
@@ -325,6 +325,18 @@ async fn a_topic_that_went_missing_is_told_as_such_and_published_to_when_it_is_b
     let expected =
         format!("the topic {topic} is missing, as none of the brokers that are known ({BROKER}) has it");
     assert!(told.contains(&expected), "{told}");
+    // The client has an error of its own for a topic that it never knew, where a broker creates topics.
+    let publisher = Publisher::connect(servers.nameserver.as_str()).await.unwrap();
+    let error = publisher
+        .publish(Message::new("never-made", *b"1"))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, PublishError::Unreachable(_)), "{error}");
+    assert!(
+        error.to_string().contains("the topic never-made is missing"),
+        "{error}"
+    );
+    publisher.close().await;
     raw.make_topic(&topic, 4).await;
     service.until(id, State::Done).await;
     raw.close().await;
