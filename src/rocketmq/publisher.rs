@@ -171,10 +171,11 @@ impl Publishes for Connected {
 
     fn topic_exists(&self, topic: String) -> Hidden<'_, Result<bool, Error>> {
         let factory = self.client.factory();
-        Box::pin(
-            self.client
-                .run_within(async move { knows(&factory, &topic).await }),
-        )
+        Box::pin(async move {
+            // To its end even if the caller goes away: a client that only asks is closed there.
+            let asking = self.client.spawn(async move { knows(&factory, &topic).await });
+            joined(asking).await.flatten()
+        })
     }
 
     fn publish(&self, message: Message) -> Hidden<'_, Result<(), PublishError>> {

@@ -1,10 +1,13 @@
 //! Sends requests for which the client has no function.
 
+use std::sync::Arc;
+
 use cheetah_string::CheetahString;
 use rocketmq_client_rust::ClientInstanceHandle;
 use rocketmq_model::message::MessageQueue;
 use rocketmq_protocol::protocol::header::query_consumer_offset_response_header::QueryConsumerOffsetResponseHeader as Offset;
 use rocketmq_protocol::protocol::remoting_command::RemotingCommand;
+use tokio::runtime::Handle;
 
 use super::client::ClientFactory;
 use super::failure::{NO_PERMISSION, denied, failure, transient};
@@ -24,8 +27,8 @@ const NOT_FOUND: i32 = 22;
 
 /// Sends requests that the client has no function for.
 ///
-/// Must be closed in the end, and be used in the client's runtime only.
-pub(super) struct Requests(ClientInstanceHandle);
+/// Must be used in the client's runtime only.
+pub(super) struct Requests(Arc<ClientInstanceHandle>);
 
 impl Requests {
     pub(super) async fn open(factory: &ClientFactory) -> Result<Self, Error> {
@@ -38,7 +41,7 @@ impl Requests {
         )
         .map_err(|cause| failure("making a client", cause))?;
         match client.start().await {
-            Ok(()) => Ok(Self(client)),
+            Ok(()) => Ok(Self(Arc::new(client))),
             Err(cause) => {
                 client.shutdown_owned().await;
                 Err(failure("starting a client", cause))
@@ -112,5 +115,16 @@ impl Requests {
     ) -> Result<RemotingCommand, Error> {
         let sent = self.0.invoke_remoting(broker, request, ANSWER_WITHIN);
         sent.await.map_err(|cause| failure(asking, cause))
+    }
+}
+
+/// A caller that is abandoned while a server is silent does not come to close it.
+impl Drop for Requests {
+    fn drop(&mut self) {
+        let client = self.0.clone();
+        if let Ok(runtime) = Handle::try_current() {
+            // Nothing, if it is closed.
+            runtime.spawn(async move { client.shutdown_owned().await });
+        }
     }
 }

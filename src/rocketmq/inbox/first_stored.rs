@@ -23,10 +23,9 @@ pub(super) fn first_stored_at(factory: &ClientFactory, message: &MessageExt) -> 
     if message.reconsume_times() == 0 {
         return None;
     }
-    let asked = Handle::try_current().ok().and_then(|runtime| {
-        let asked = timeout(WITHIN, Box::pin(ask(factory, message)));
-        runtime.block_on(asked).ok().flatten()
-    });
+    let asked = Handle::try_current()
+        .ok()
+        .and_then(|runtime| runtime.block_on(Box::pin(ask(factory, message))));
     Some(asked.unwrap_or_else(|| Timestamp::from_millis(message.born_timestamp())))
 }
 
@@ -40,14 +39,15 @@ async fn ask(factory: &ClientFactory, message: &MessageExt) -> Option<Timestamp>
         return None;
     }
     let mut admin = factory.admin();
-    let started = admin.start().await;
-    let found = match started {
+    let found = match admin.start().await {
         Ok(()) => {
-            ConsumerAdmin::query_message(&admin, "".into(), message.topic().clone(), first.clone()).await
+            let asked =
+                ConsumerAdmin::query_message(&admin, "".into(), message.topic().clone(), first.clone());
+            timeout(WITHIN, asked).await.ok().and_then(Result::ok)
         }
-        Err(cause) => Err(cause),
+        Err(_) => None,
     };
     admin.shutdown().await;
-    let found = found.ok()?;
+    let found = found?;
     Some(Timestamp::from_millis(found.store_timestamp()))
 }

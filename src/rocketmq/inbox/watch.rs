@@ -26,6 +26,7 @@ pub(super) struct Watch {
     topics: Vec<String>,
     clients: Option<Clients>,
     presence: Presence,
+    all_within: Duration,
 }
 
 /// Which brokers are there.
@@ -37,10 +38,35 @@ struct Presence {
     late: BTreeSet<CheetahString>,
 }
 
+/// What brokers said.
+struct Asked {
+    answering: BTreeSet<CheetahString>,
+    late: BTreeSet<CheetahString>,
+    all_answer: bool,
+}
+
 /// The clients for the checks.
 struct Clients {
     admin: Admin,
     producer: DefaultMQProducer,
+}
+
+impl Clients {
+    async fn open(factory: &ClientFactory) -> Result<Self, Error> {
+        let admin = Admin::open(factory).await?;
+        match factory.producer(GROUP, WITHIN).await {
+            Ok(producer) => Ok(Self { admin, producer }),
+            Err(error) => {
+                admin.close().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn close(mut self) {
+        self.admin.close().await;
+        self.producer.shutdown().await;
+    }
 }
 
 impl Watch {
@@ -50,6 +76,7 @@ impl Watch {
             topics,
             clients: None,
             presence: Presence::default(),
+            all_within: ALL_WITHIN,
         }
     }
 
@@ -58,7 +85,7 @@ impl Watch {
         loop {
             sleep(EVERY).await;
             // If no nameserver answers, that says nothing about brokers.
-            if let Ok(Ok((answering, late))) = timeout(ALL_WITHIN, self.ask()).await
+            if let Some((answering, late)) = self.check().await
                 && self.presence.has_come_back(answering, late)
             {
                 return;
@@ -66,19 +93,30 @@ impl Watch {
         }
     }
 
-    /// Returns the brokers that answer for a queue of any of the topics, and those that take too long.
-    async fn ask(&mut self) -> Result<(BTreeSet<CheetahString>, BTreeSet<CheetahString>), Error> {
+    /// Returns the brokers that answer, and those that take too long; none, if no nameserver answers.
+    async fn check(&mut self) -> Option<(BTreeSet<CheetahString>, BTreeSet<CheetahString>)> {
         let mut clients = match self.clients.take() {
             Some(clients) => clients,
-            None => Clients {
-                admin: Admin::open(&self.factory).await?,
-                producer: self.factory.producer(GROUP, WITHIN).await?,
-            },
+            None => Clients::open(&self.factory).await.ok()?,
         };
-        let queues = self.queues(&clients.admin).await;
+        // The clients are kept out of what is abandoned here, as nothing else would end them.
+        let asked = timeout(self.all_within, self.ask(&mut clients)).await;
+        let asked = asked.ok().and_then(Result::ok);
+        if asked.as_ref().is_some_and(|asked| asked.all_answer) {
+            self.clients = Some(clients);
+        } else {
+            // Clients without an answer remember that for half a minute.
+            clients.close().await;
+        }
+        asked.map(|Asked { answering, late, .. }| (answering, late))
+    }
+
+    /// Asks the brokers for a queue of any of the topics.
+    async fn ask(&self, clients: &mut Clients) -> Result<Asked, Error> {
+        let queues = self.queues(&clients.admin).await?;
         let (mut answering, mut late) = (BTreeSet::new(), BTreeSet::new());
-        let mut all_answer = queues.is_ok();
-        for queue in queues.as_deref().unwrap_or_default() {
+        let mut all_answer = true;
+        for queue in &queues {
             let answers = match timeout(WITHIN, clients.producer.max_offset(queue)).await {
                 Ok(Ok(_)) => true,
                 // Not every account may ask.
@@ -93,14 +131,11 @@ impl Watch {
                 answering.insert(queue.broker_name().clone());
             }
         }
-        if all_answer {
-            self.clients = Some(clients);
-        } else {
-            // Clients without an answer remember that for half a minute.
-            clients.admin.close().await;
-            clients.producer.shutdown().await;
-        }
-        queues.map(|_| (answering, late))
+        Ok(Asked {
+            answering,
+            late,
+            all_answer,
+        })
     }
 
     /// Returns one queue of each broker.
@@ -144,7 +179,52 @@ impl Presence {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
+    use tokio::sync::watch;
+
     use super::*;
+    use crate::rocketmq::{Client, RocketMqOptions};
+
+    /// A nameserver that takes connections and answers nothing; counts those that there were, and those that are.
+    async fn silent() -> (String, watch::Receiver<(usize, usize)>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (count, counted) = watch::channel((0, 0));
+        let count = Arc::new(count);
+        tokio::spawn(async move {
+            loop {
+                let (mut connection, _) = listener.accept().await.unwrap();
+                count.send_modify(|(all, open)| (*all, *open) = (*all + 1, *open + 1));
+                let count = count.clone();
+                tokio::spawn(async move {
+                    while connection.read(&mut [0; 1_024]).await.is_ok_and(|read| read > 0) {}
+                    count.send_modify(|(_, open)| *open -= 1);
+                });
+            }
+        });
+        (address, counted)
+    }
+
+    #[tokio::test]
+    async fn while_nameservers_are_silent_no_client_is_left_behind() {
+        let (nameserver, mut counted) = silent().await;
+        let client = Client::start(&RocketMqOptions::new(nameserver)).await.unwrap();
+        let mut watch = Watch::new(client.factory(), vec!["t".to_owned()]);
+        watch.all_within = Duration::from_millis(300);
+        let watching = client.spawn(async move { watch.until_a_broker_comes_back().await });
+        let counting = async {
+            let (_, open) = *counted.wait_for(|(all, _)| *all >= 5).await.unwrap();
+            // That of this round, and that of the last, which may be about to be noticed as closed.
+            assert!(open <= 2, "{open} of 5 connections are open");
+        };
+        let minute = Duration::from_secs(60);
+        timeout(minute, counting).await.expect("it asks again and again");
+        watching.abort();
+        client.close().await;
+    }
 
     fn brokers(names: &[&'static str]) -> BTreeSet<CheetahString> {
         names
