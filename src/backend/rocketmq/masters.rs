@@ -24,7 +24,7 @@ pub(super) struct Masters {
 impl Masters {
     /// Starts with known masters; `reach` is assumed as long as none is usable.
     pub(super) fn new(known: BTreeMap<CheetahString, MasterState>, reach: Reach) -> Self {
-        let routes = RoutingTable::of(&known, &reach);
+        let routes = RoutingTable::of(&known, &reach, Arc::default());
         Self {
             known: Mutex::new(known),
             routes: RwLock::new(Arc::new(routes)),
@@ -59,7 +59,8 @@ impl Masters {
             tracing::warn!(
                 %broker,
                 "a broker confirmed nothing of several batches in a row, so nothing is sent to it until it answers a probe; \
-                 others, or the precise backend, carry its wake-ups: see the broker's load, its disk and its log"
+                 others, or the precise backend, carry its wake-ups: see the broker's load, its disk and its log, and that \
+                 the account may send"
             );
         }
         if !missed.is_empty() {
@@ -94,7 +95,7 @@ impl Masters {
         let mut known = self.known();
         let result = change(&mut known);
         let before = self.routes();
-        let routes = RoutingTable::of(&known, &before.reach);
+        let routes = RoutingTable::of(&known, &before.reach, before.next.clone());
         if !same(&routes.reach, &before.reach) {
             tracing::info!(reach = ?routes.reach, "the delays that RocketMQ brokers can be sent have changed");
         }
@@ -187,6 +188,18 @@ mod tests {
                 b("broker-1", 1)
             ]
         );
+    }
+
+    #[test]
+    fn every_queue_is_used_also_by_wake_ups_that_come_once_in_a_health_check() {
+        let masters = masters(["1s", "1s"]);
+        let chosen = (0..8).map(|_| {
+            masters.change(|_| ());
+            let routes = masters.routes();
+            let destination = routes.choose(SECOND, None).unwrap();
+            (destination.master().clone(), destination.queue.queue_id())
+        });
+        assert_eq!(chosen.collect::<BTreeSet<_>>().len(), 4);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Chooses a queue for each delay.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -19,7 +20,8 @@ pub(super) struct RoutingTable {
     pub(super) reach: Reach,
     /// For timers: by the longest delay that all of the masters hold.
     by_delay: BTreeMap<Duration, Vec<Destination>>,
-    next: AtomicUsize,
+    /// Where the next choice begins. Handed on to the next table: one lasts for seconds, and may see a single choice.
+    pub(super) next: Arc<AtomicUsize>,
 }
 
 /// A queue of a master, and the property of a message in it.
@@ -46,7 +48,11 @@ impl Destination {
 
 impl RoutingTable {
     /// Makes the routes of the usable masters; without any, the reach stays as in `last`.
-    pub(super) fn of(known: &BTreeMap<CheetahString, MasterState>, last: &Reach) -> Self {
+    pub(super) fn of(
+        known: &BTreeMap<CheetahString, MasterState>,
+        last: &Reach,
+        next: Arc<AtomicUsize>,
+    ) -> Self {
         let mut by_delay: BTreeMap<Duration, Vec<Destination>> = BTreeMap::new();
         let mut tables = Vec::new();
         let mut timers: Option<(Duration, Vec<Destination>)> = None;
@@ -99,7 +105,7 @@ impl RoutingTable {
         Self {
             reach,
             by_delay,
-            next: AtomicUsize::new(0),
+            next,
         }
     }
 
