@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cheetah_string::CheetahString;
-use rocketmq_client_rust::DefaultMQProducer;
+use rocketmq_client_rust::{ClientError, DefaultMQProducer};
 use rocketmq_model::common::message::message_single::Message;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
@@ -14,7 +14,7 @@ use super::masters::Masters;
 use super::routing_table::{DelayProperty, Destination};
 use crate::backend::{Departure, SendError};
 use crate::observe::metrics::{LevelSamples, Stopwatch, sent_to_broker};
-use crate::rocketmq::{ClientFactory, RocketMqOptions, failure, permanent, transient};
+use crate::rocketmq::{ClientFactory, RocketMqOptions, failure, is_refusal, permanent, transient};
 use crate::{Error, defaults};
 
 /// How many messages of a batch are in flight at once; more bring nothing.
@@ -132,7 +132,26 @@ struct Sent {
     /// Whether a level was to hold it.
     by_level: bool,
     since: Stopwatch,
-    result: Result<(), Error>,
+    result: Result<(), Unsent>,
+}
+
+/// Why a message was not sent.
+#[derive(Debug)]
+struct Unsent {
+    error: Error,
+    /// Whether it counts against the master: another message would not be taken either.
+    is_missed: bool,
+}
+
+impl Unsent {
+    fn of(cause: ClientError) -> Self {
+        let is_refused = is_refusal(&cause);
+        let error = failure("sending a wake-up", cause);
+        Self {
+            is_missed: is_refused || error.is_transient(),
+            error,
+        }
+    }
 }
 
 impl Sending {
@@ -161,10 +180,13 @@ impl Sending {
                         // Every status means that it is stored. Those other than "ok" say that it was not flushed or
                         // copied in time, and the sweep replaces a wake-up that a crash then loses.
                         Ok(Some(_)) => Ok(()),
-                        Ok(None) => Err(transient("sending a wake-up had no outcome")),
-                        Err(cause) => Err(failure("sending a wake-up", cause)),
+                        Ok(None) => Err(Unsent {
+                            error: transient("sending a wake-up had no outcome"),
+                            is_missed: true,
+                        }),
+                        Err(cause) => Err(Unsent::of(cause)),
                     };
-                    sent_to_broker(since, result.as_ref().err().map(Error::sort));
+                    sent_to_broker(since, result.as_ref().err().map(|unsent| unsent.error.sort()));
                     Sent {
                         place,
                         is_first,
@@ -186,7 +208,7 @@ impl Sending {
         let Some(master) = self.pending.remove(&sent.place) else {
             return;
         };
-        let Err(error) = sent.result else {
+        let Err(Unsent { error, is_missed }) = sent.result else {
             if sent.by_level {
                 let Departure { wake, delay } = &self.batch[sent.place];
                 self.level_samples.sent(wake, &master, *delay, sent.since);
@@ -194,12 +216,27 @@ impl Sending {
             self.took.insert(master);
             return;
         };
-        let is_transient = error.is_transient();
         if !(sent.is_first && self.start(sent.place, Some(&master))) {
             self.failed.insert(sent.place, error);
         }
-        if is_transient {
+        if is_missed {
             self.missed.insert(master);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rocketmq_client_rust::MQClientException;
+
+    use super::*;
+
+    #[test]
+    fn a_master_that_denies_access_is_left_out_like_one_that_fails() {
+        // Busy, denied, and a message that no broker takes.
+        for (code, is_missed) in [(2, true), (16, true), (13, false)] {
+            let unsent = Unsent::of(MQClientException::new_with_code(code, "it answers so").into());
+            assert_eq!(unsent.is_missed, is_missed, "{unsent:?}");
         }
     }
 }
