@@ -221,6 +221,14 @@ impl Client {
         self.tasks.spawn(Box::pin(future))
     }
 
+    /// Ends the runtime with all that is under way in it.
+    pub(super) fn abandon(&self) {
+        let owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(owner) = owner {
+            owner.shutdown_background();
+        }
+    }
+
     /// Ends the runtime.
     pub(crate) async fn close(&self) {
         let owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -173,6 +173,15 @@ impl Receives for Connected {
     }
 }
 
+/// Without a close, too, the client's threads end that hold batches.
+impl Drop for Connected {
+    fn drop(&mut self) {
+        // First, so that no batch is answered as one to come again, which would be a copy stored anew.
+        self.client.abandon();
+        self.intake.delivery_queue.release();
+    }
+}
+
 impl Connected {
     fn left(&self) -> MutexGuard<'_, VecDeque<Delivered<Queued>>> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
@@ -274,5 +283,55 @@ impl Listener for InboxListener {
             delivery_queue.hand_over(batch)
         });
         held.flatten().is_some_and(|held| delivery_queue.hold(held))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No server is needed to hold a batch.
+    async fn connected() -> Connected {
+        let options = RocketMqOptions::new("127.0.0.1:1").lazy();
+        let intake = Arc::new(Intake {
+            delivery_queue: DeliveryQueue::new(HOLD),
+            order: QueueOrder::new(Patience::default()),
+            factory: OnceLock::new(),
+            group: options.group.clone(),
+        });
+        let client = Client::start(&options).await.unwrap();
+        let opening = Consumer::open(client.factory(), options, vec!["t".to_owned()], intake.clone());
+        let consumer = joined(client.spawn(opening)).await.unwrap().unwrap();
+        Connected {
+            client,
+            consumer,
+            intake,
+            longest_body: 1,
+            left: Mutex::default(),
+            watching: Mutex::default(),
+        }
+    }
+
+    #[tokio::test]
+    async fn without_a_close_held_batches_are_let_go_with_the_inbox() {
+        let inbox = connected().await;
+        let intake = inbox.intake.clone();
+        let queue = Arc::new(Queue {
+            topic: "t".to_owned(),
+            broker: "a".to_owned(),
+            number: 0,
+            is_of_copies: false,
+        });
+        let batch = vec![Queued {
+            received: Received::of_client(&MessageExt::default()),
+            queue,
+            offset: 0,
+        }];
+        let held = intake.delivery_queue.hand_over(batch).unwrap();
+        let (let_go, listener) = tokio::sync::oneshot::channel();
+        std::thread::spawn(move || let_go.send(intake.delivery_queue.hold(held)));
+        drop(inbox);
+        let held = tokio::time::timeout(Duration::from_secs(60), listener).await;
+        assert!(!held.expect("it is let go").unwrap(), "it is not acknowledged");
     }
 }

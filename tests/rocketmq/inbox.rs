@@ -47,6 +47,29 @@ async fn what_was_given_back_to_its_broker_was_stored_when_it_came_first() {
     inbox.close().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_dropped_inbox_held_comes_again_and_is_not_given_back() {
+    let (topic, group) = (format!("in-{}", unique()), format!("readers-{}", unique()));
+    let options = RocketMqOptions::new(nameserver()).group(&group);
+    let inbox = Inbox::connect(options.clone(), [topic.clone()]).await.unwrap();
+    let publisher = Publisher::connect(nameserver()).await.unwrap();
+    publisher.publish(Message::new(&topic, *b"1")).await.unwrap();
+    assert_eq!(inbox.receive(1).await.unwrap().len(), 1);
+    drop(inbox);
+
+    let inbox = Inbox::connect(options, [topic.clone()]).await.unwrap();
+    let again = timeout(SAFETY, inbox.receive(1))
+        .await
+        .expect("it comes again")
+        .unwrap();
+    assert_eq!(again[0].body.as_deref(), Ok(&b"1"[..]));
+    let raw = Raw::new(&nameserver());
+    assert_eq!(raw.sent_back(&group).await, 0);
+    raw.close().await;
+    inbox.acknowledge(&again);
+    inbox.close().await;
+}
+
 /// How long messages are held.
 fn hold() -> Duration {
     Duration::from_secs(setting("DELAYLINE_HOLD_SECONDS").unwrap_or(10))
