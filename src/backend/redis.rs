@@ -5,6 +5,7 @@ mod checkup;
 mod consumer;
 mod grouped;
 mod hints;
+mod in_flight;
 mod inbox;
 mod keys;
 mod kinds;

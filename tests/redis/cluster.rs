@@ -396,3 +396,30 @@ async fn sends_go_on_while_the_master_is_away_that_keeps_the_number_of_shards() 
         backend.remove(&wakes).await.unwrap();
     }
 }
+
+#[tokio::test]
+async fn a_receiver_of_one_gets_what_is_due_at_others_while_a_master_hangs() {
+    let start = || RedisCluster::start_with(&["--cluster-node-timeout", "60000"]);
+    let cluster = tokio::task::spawn_blocking(start).await.unwrap();
+    let backend = backend(&cluster);
+    let keeper = cluster.master_of(cluster.slot_of("{delayline:wakes}:shards"));
+    let master = cluster.masters().into_iter().find(|&master| master != keeper);
+    let master = master.unwrap();
+    let lost = at(&cluster, master);
+    let batch: Vec<_> = (0..200).map(|number| departure(number, Duration::ZERO)).collect();
+    send_until_taken(&backend, &batch).await;
+    cluster.signal(master, "STOP");
+    let mut missing: BTreeSet<_> = (0..200).filter(|&number| !lost(number)).map(wake).collect();
+    safely(async {
+        while !missing.is_empty() {
+            let arrivals = backend.receive(1).await;
+            // One for each poll of the master that hangs.
+            let Ok(arrivals) = arrivals else { continue };
+            for arrival in &arrivals {
+                missing.remove(&arrival.wake);
+            }
+            backend.acknowledge(arrivals).await;
+        }
+    })
+    .await;
+}

@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::hints::{HintSet, Hints};
+use super::in_flight::InFlight;
 use super::inbox::Inbox;
 use super::membership::Membership;
 use super::shards::Shard;
@@ -67,7 +68,7 @@ impl Consumer {
                 is_on: false,
                 backoff: Backoff::CALLS,
             },
-            asked_for: 0,
+            in_flight: InFlight::default(),
             answers: JoinSet::new(),
         };
         poller.run().await;
@@ -91,8 +92,7 @@ struct Poller {
     hints: Arc<Hints>,
     watches: BTreeMap<Shard, Watch>,
     heartbeat: Heartbeat,
-    /// How many wake-ups the polls in flight may bring together.
-    asked_for: usize,
+    in_flight: InFlight,
     /// Each shard has a poll of its own, so that a node that hangs holds up its own shards only.
     answers: JoinSet<Answer>,
 }
@@ -109,7 +109,6 @@ enum Answer {
     Heartbeat(Result<(i64, Vec<String>), Error>),
     Poll {
         shard: Shard,
-        max: usize,
         began: Instant,
         taken: Result<Taken, Error>,
     },
@@ -123,10 +122,10 @@ impl Poller {
             if wanted > 0 {
                 self.apply(hints.take());
                 self.send_heartbeat();
-                self.poll(wanted.saturating_sub(self.asked_for));
+                self.poll(wanted);
             }
             // Without receivers here, other processes should watch: so this one sends no heartbeat.
-            let next = (wanted > 0).then(|| self.next(wanted > self.asked_for));
+            let next = (wanted > 0).then(|| self.next(wanted));
             tokio::select! {
                 biased;
                 Some(answer) = self.answers.join_next() => {
@@ -191,9 +190,10 @@ impl Poller {
             .spawn(async move { Answer::Heartbeat(Membership::send(call, &taking.sender.link).await) });
     }
 
-    /// Polls shards whose time has come, for up to so many wake-ups together.
-    fn poll(&mut self, mut capacity: usize) {
+    /// Polls shards whose time has come, for up to so many wake-ups together with those that are being polled.
+    fn poll(&mut self, wanted: usize) {
         let now = Instant::now();
+        let mut capacity = self.in_flight.room(wanted, now);
         let is_alone = self.membership.is_alone();
         for (&shard, watch) in &mut self.watches {
             if capacity == 0 {
@@ -204,14 +204,13 @@ impl Poller {
             }
             let max = capacity.min(defaults::BATCH);
             capacity -= max;
-            self.asked_for += max;
+            self.in_flight.begin(shard, max, now);
             watch.begin();
             let taking = self.taking.clone();
             self.answers.spawn(async move {
                 let taken = taking.take(shard, max, is_alone).await;
                 Answer::Poll {
                     shard,
-                    max,
                     began: now,
                     taken,
                 }
@@ -220,26 +219,27 @@ impl Poller {
     }
 
     /// Returns when there is something to do without any event.
-    fn next(&self, has_capacity: bool) -> Instant {
+    fn next(&self, wanted: usize) -> Instant {
+        let now = Instant::now();
+        let has_capacity = self.in_flight.room(wanted, now) > 0;
         let heartbeat = (!self.heartbeat.is_on).then_some(self.heartbeat.next);
         let polls = self
             .watches
             .values()
             .filter_map(|watch| watch.next().filter(|_| has_capacity));
-        let far = Instant::now() + POLL_AGAIN;
-        polls.chain(heartbeat).min().unwrap_or(far)
+        let slow = self.in_flight.next_slow(now).filter(|_| !has_capacity);
+        polls
+            .chain(heartbeat)
+            .chain(slow)
+            .min()
+            .unwrap_or(now + POLL_AGAIN)
     }
 
     fn on_answer(&mut self, answer: Answer) {
         match answer {
             Answer::Heartbeat(answer) => self.on_heartbeat(answer),
-            Answer::Poll {
-                shard,
-                max,
-                began,
-                taken,
-            } => {
-                self.asked_for -= max;
+            Answer::Poll { shard, began, taken } => {
+                self.in_flight.end(shard);
                 self.on_poll(shard, began, taken);
             }
         }

@@ -11,7 +11,7 @@ use crate::redis::Role;
 use crate::{Error, defaults};
 
 /// How many wake-ups without a receiver are taken from Redis at the most, whatever receivers want.
-const MOST: usize = 8 * defaults::BATCH;
+pub(super) const MOST: usize = 8 * defaults::BATCH;
 
 /// Connects the one task that talks to Redis with any number of receivers.
 ///
