@@ -1,7 +1,49 @@
 //! Tests servers and topics that end, are missing, or go away.
 
+use std::net::TcpListener;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
 use super::servers::{BROKER, RocketMqServers};
 use super::*;
+
+/// A master that the nameserver knows, and that answers nothing: connections wait to be accepted.
+struct Silent {
+    _listener: TcpListener,
+    /// The nameserver forgets it with this.
+    _registered: TcpStream,
+}
+
+impl Silent {
+    async fn register(nameserver: &str, name: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        // `REGISTER_BROKER`, with no topics.
+        let header = format!(
+            r#"{{"code":103,"language":"JAVA","version":435,"opaque":1,"flag":0,"extFields":{{"brokerName":"{name}",
+            "brokerAddr":"{address}","clusterName":"silent","haServerAddr":"","brokerId":"0","bodyCrc32":"0",
+            "compressed":"false"}}}}"#
+        );
+        let length = u32::try_from(header.len()).unwrap();
+        let mut registered = TcpStream::connect(nameserver).await.unwrap();
+        let frame = [
+            &(length + 4).to_be_bytes()[..],
+            &length.to_be_bytes(),
+            header.as_bytes(),
+        ];
+        registered.write_all(&frame.concat()).await.unwrap();
+        let length = registered.read_u32().await.unwrap();
+        let mut answer = vec![0; usize::try_from(length).unwrap()];
+        registered.read_exact(&mut answer).await.unwrap();
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.contains(r#""code":0"#), "{answer}");
+        Self {
+            _listener: listener,
+            _registered: registered,
+        }
+    }
+}
 
 #[tokio::test]
 async fn closing_ends_a_receiver_and_everything_after() {
@@ -81,6 +123,20 @@ async fn a_broker_that_registered_an_address_of_its_own_world_is_told_with_it_an
     assert!(told.contains(&address) && told.contains("brokerIP1"), "{told}");
     assert_eq!(told.matches("backend rocketmq").count(), 1, "{told}");
     println!("{told}");
+}
+
+/// Together they would take longer than the first check may.
+#[tokio::test(flavor = "multi_thread")]
+async fn several_silent_brokers_keep_no_process_from_starting_as_long_as_one_answers() {
+    let servers = RocketMqServers::start(&["--levels", LEVELS]);
+    let mut silent = Vec::new();
+    for name in ["a", "b", "x", "y", "z"] {
+        silent.push(Silent::register(&servers.nameserver, name).await);
+    }
+    let backend = connect_to(&servers.nameserver).await;
+    send(&backend, departures(0..20, ONE)).await;
+    assert_eq!(receive_all(&backend, 20).await.len(), 20);
+    backend.close().await.unwrap();
 }
 
 #[tokio::test]
