@@ -20,6 +20,7 @@ async fn a_visitor_sees_the_kinds_that_its_token_is_for() {
         "/dead",
         "/workers",
         "/bulk",
+        "/brokers",
         "/tasks?q=1",
     ] {
         let page = browser.get(path).await;
@@ -29,6 +30,10 @@ async fn a_visitor_sees_the_kinds_that_its_token_is_for() {
     }
     browser.get("/tasks").await.says("order.a");
     browser.get("/").await.says("your token is for some");
+    let brokers = browser.get("/brokers").await;
+    brokers.says("your token is for some");
+    brokers.does_not_say("Wake-ups sent");
+    brokers.does_not_say("<dt>");
     for (path, status) in [
         ("/tasks?kind=mail".to_owned(), StatusCode::FORBIDDEN),
         ("/dead?kind=mail".to_owned(), StatusCode::FORBIDDEN),
@@ -43,9 +48,10 @@ async fn a_visitor_sees_the_kinds_that_its_token_is_for() {
     }
     let all = Browser::new(&server);
     all.post("/sign-in", &[("token", "all")]).await;
-    let listed = all.get("/tasks?kind=mail").await;
-    let chosen = listed.text.split_once("name=\"task\" value=\"").unwrap().1;
-    let chosen = chosen.split_once('"').unwrap().0;
+    let brokers = all.get("/brokers").await;
+    brokers.says("Wake-ups sent");
+    brokers.says("<dt>started when a worker had room again</dt>");
+    brokers.does_not_say("your token is for some");
     for (path, fields, status) in [
         (format!("/tasks/{}/cancel", id(1)), &[][..], StatusCode::NOT_FOUND),
         (

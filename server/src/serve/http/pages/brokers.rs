@@ -4,6 +4,7 @@ use askama::Template;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
+use delayline::Timestamp;
 use delayline::backend::{Backend, Reach};
 
 use super::super::Shared;
@@ -22,6 +23,13 @@ struct BrokersPage {
     parts: Vec<PartRow>,
     levels: Levels,
     since: Moment,
+    /// If its visitor may know of all kinds.
+    of_all: Option<OfAll>,
+}
+
+/// What is told of the tasks and messages of all kinds together.
+#[derive(Debug)]
+struct OfAll {
     sent: Vec<Count>,
     came: Vec<Count>,
     /// How many messages to the gateway were not scheduled, and the last of them.
@@ -79,20 +87,8 @@ pub(super) async fn show(
         )
     });
     let held = [("the tasks".to_owned(), None)].into_iter().chain(held);
-    let stats = app.scheduler.stats();
-    let (unscheduled, now) = (app.unscheduled.kept(), now());
-    let last = unscheduled.last.into_iter().map(|message| UnscheduledRow {
-        stored: Moment::of(message.stored_at, now),
-        topic: message.topic,
-        id: message.id,
-        answer: message.answer,
-        reason: message.reason,
-    });
-    let count = |what, count, is_bad| Count {
-        what,
-        count: grouped(count),
-        is_bad: is_bad && count > 0,
-    };
+    let now = now();
+    let of_all = visitor.caller.reaches_all().then(|| OfAll::of(&app, now));
     page(&BrokersPage {
         frame: Frame::new(&app, Tab::Brokers, Some(visitor)),
         parts: parts
@@ -107,42 +103,64 @@ pub(super) async fn show(
             .collect(),
         levels: Levels::of(app.recent.levels()),
         since: Moment::of(app.started_at, now),
-        unscheduled: grouped(unscheduled.count),
-        last: last.collect(),
-        sent: vec![
-            count("through the broker", stats.sent_by_carrier, false),
-            count(
-                "precise: through Redis or a look ahead in the store",
-                stats.sent_precise,
-                false,
-            ),
-            count("of these, as the broker did not take them", stats.rerouted, true),
-            count(
-                "by nothing: the sweep finds their tasks",
-                stats.left_to_sweep,
-                true,
-            ),
-        ],
-        came: vec![
-            count("started at their wake-up", stats.claimed_on_arrival, false),
-            count(
-                "started when a worker had room again",
-                stats.claimed_when_ready,
-                false,
-            ),
-            count(
-                "found by the sweep, as their wake-up was missed",
-                stats.claimed_by_sweep,
-                true,
-            ),
-            count("hops of chains", stats.hops, false),
-            count(
-                "wake-ups of tasks that were changed meanwhile",
-                stats.stale,
-                false,
-            ),
-        ],
+        of_all,
     })
+}
+
+impl OfAll {
+    fn of(app: &Shared, now: Timestamp) -> Self {
+        let stats = app.scheduler.stats();
+        let unscheduled = app.unscheduled.kept();
+        let last = unscheduled.last.into_iter().map(|message| UnscheduledRow {
+            stored: Moment::of(message.stored_at, now),
+            topic: message.topic,
+            id: message.id,
+            answer: message.answer,
+            reason: message.reason,
+        });
+        let count = |what, count, is_bad| Count {
+            what,
+            count: grouped(count),
+            is_bad: is_bad && count > 0,
+        };
+        Self {
+            unscheduled: grouped(unscheduled.count),
+            last: last.collect(),
+            sent: vec![
+                count("through the broker", stats.sent_by_carrier, false),
+                count(
+                    "precise: through Redis or a look ahead in the store",
+                    stats.sent_precise,
+                    false,
+                ),
+                count("of these, as the broker did not take them", stats.rerouted, true),
+                count(
+                    "by nothing: the sweep finds their tasks",
+                    stats.left_to_sweep,
+                    true,
+                ),
+            ],
+            came: vec![
+                count("started at their wake-up", stats.claimed_on_arrival, false),
+                count(
+                    "started when a worker had room again",
+                    stats.claimed_when_ready,
+                    false,
+                ),
+                count(
+                    "found by the sweep, as their wake-up was missed",
+                    stats.claimed_by_sweep,
+                    true,
+                ),
+                count("hops of chains", stats.hops, false),
+                count(
+                    "wake-ups of tasks that were changed meanwhile",
+                    stats.stale,
+                    false,
+                ),
+            ],
+        }
+    }
 }
 
 fn holds(backend: &dyn Backend) -> String {
