@@ -8,6 +8,7 @@ mod body_with;
 mod bulk;
 mod claim_kinds;
 mod claims;
+mod conditions;
 mod connection;
 mod connections;
 mod current;

@@ -167,7 +167,9 @@ async fn a_verb_takes_no_name_that_it_would_not_keep() {
             .extend(body.as_object().unwrap().clone());
         let request = server.request(Method::POST, &format!("/v1/tasks:{verb}"));
         let request = request.header("idempotency-key", "a").json(&bulk);
-        Answer::of(request).await.refuses(400, "Idempotency-Key");
+        let refused = Answer::of(request).await;
+        refused.refuses(400, "Idempotency-Key");
+        refused.refuses(400, "changes what matches by then");
     }
     assert_eq!(server.get("/v1/tasks/k/1").await.body["version"], 1);
     // As it says: by its version it is done once.
@@ -177,4 +179,67 @@ async fn a_verb_takes_no_name_that_it_would_not_keep() {
     };
     Answer::of(shift()).await.is(200, "done");
     Answer::of(shift()).await.is(412, "conflict");
+}
+
+/// Asks on a condition.
+async fn on(server: &Server, method: Method, path: &str, condition: &'static str, body: Value) -> Answer {
+    let request = server.request(method, path).header(condition, "\"9\"");
+    Answer::of(request.json(&body)).await
+}
+
+#[tokio::test]
+async fn a_condition_that_would_not_be_evaluated_is_refused() {
+    let server = Server::start();
+    let task = json!({"after": "1h", "replace": true});
+    server.put("/v1/tasks/k/1", task.clone()).await.is(201, "new");
+    server.put("/v1/tasks/k/2", task.clone()).await.is(201, "new");
+    server
+        .post("/v1/tasks/k/2/cancel", json!({}))
+        .await
+        .is(200, "done");
+    for condition in ["If-Match", "If-None-Match"] {
+        for path in ["/v1/tasks/k/2/rerun", "/v1/tasks:cancel"] {
+            let body = match path {
+                "/v1/tasks:cancel" => json!({"filter": {"kind": "k"}}),
+                _ => json!({}),
+            };
+            let refused = on(&server, Method::POST, path, condition, body).await;
+            refused.refuses(400, "allowed is none; ");
+            assert_eq!(
+                (&refused.body["field"], &refused.body["value"]),
+                (&json!(condition), &json!("\"9\""))
+            );
+        }
+    }
+    let verb = on(
+        &server,
+        Method::POST,
+        "/v1/tasks/k/1/cancel",
+        "If-None-Match",
+        json!({}),
+    );
+    verb.await
+        .refuses(400, "allowed is If-Match with a verb of one task");
+    assert_eq!(server.get("/v1/tasks/k/1").await.body["version"], 1);
+    assert_eq!(server.get("/v1/tasks/k/2").await.body["state"], "cancelled");
+}
+
+#[tokio::test]
+async fn a_task_is_not_replaced_on_a_condition_that_would_not_be_evaluated() {
+    let server = Server::start();
+    let task = json!({"kind": "k", "key": "1", "after": "1h", "payload": "first", "replace": true});
+    server.post("/v1/tasks", task.clone()).await.is(201, "new");
+    let mut other = task;
+    other["payload"] = json!("other");
+    for condition in ["If-Match", "If-None-Match"] {
+        for (method, path, body) in [
+            (Method::PUT, "/v1/tasks/k/1", other.clone()),
+            (Method::POST, "/v1/tasks", other.clone()),
+            (Method::POST, "/v1/tasks", json!([other])),
+        ] {
+            let refused = on(&server, method, path, condition, body).await;
+            refused.refuses(400, "allowed is If-Match with a verb of one task");
+        }
+    }
+    assert_eq!(server.get("/v1/tasks/k/1").await.body["payload"], "first");
 }

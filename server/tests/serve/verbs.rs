@@ -223,5 +223,7 @@ async fn what_has_ended_is_run_again_as_a_new_task() {
     let none = server.post("/v1/tasks/k/none/rerun", json!({})).await;
     assert_eq!(none.is(404, "not_found"), &Value::Null);
     let named = server.request(Method::POST, &path).header("idempotency-key", "a");
-    Answer::of(named).await.refuses(400, "Idempotency-Key");
+    let refused = Answer::of(named).await;
+    refused.refuses(400, "Idempotency-Key");
+    refused.refuses(400, "a rerun makes a new task each time");
 }

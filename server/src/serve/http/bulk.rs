@@ -15,6 +15,7 @@ use utoipa::ToSchema;
 use super::Shared;
 use super::access::Caller;
 use super::body::{self, Body};
+use super::conditions;
 use super::idempotency::not_named;
 use super::problem::{Problem, Refusals};
 use super::schedule::when;
@@ -29,6 +30,10 @@ use crate::time::Time;
 const MOST: usize = 10_000;
 /// How many a dry run counts unless it is said.
 const COUNTED: usize = 1_000;
+
+/// What a caller has to know who repeats a change in bulk, or means to guard one.
+const ANEW: &str = "a change in bulk that comes again changes what matches by then, each task only if it is due as it was \
+                    found";
 
 /// Which tasks.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -289,7 +294,8 @@ macro_rules! bulk {
             headers: HeaderMap,
             Body(given): Body<$body>,
         ) -> Result<Response, Problem> {
-            not_named(&headers)?;
+            not_named(&headers, ANEW)?;
+            conditions::none(&headers, &format!("allowed is none; {ANEW}"))?;
             let $body { filter, reason, limit, dry_run, $($field),* } = given;
             let asked = Asked { filter, reason, limit, dry_run };
             asked.answer(&app, &caller, $action).await

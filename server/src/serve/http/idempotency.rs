@@ -40,13 +40,14 @@ pub(super) fn name(headers: &HeaderMap) -> Result<Option<&[u8]>, Problem> {
     }
 }
 
-/// Refuses a name where none is kept: a change that its caller takes for safe to repeat must not be done twice.
-pub(super) fn not_named(headers: &HeaderMap) -> Result<(), Problem> {
+/// Refuses a name where none is kept: a change that its caller takes for safe to repeat must not be done twice. `repeated`
+/// says what is to be known of one that is.
+pub(super) fn not_named(headers: &HeaderMap, repeated: &str) -> Result<(), Problem> {
     match name(headers)? {
         Some(name) => Err(Problem::invalid(
             "Idempotency-Key",
             String::from_utf8_lossy(name),
-            "allowed is one where tasks are scheduled; a verb is done once with If-Match, the ETag of the task before it",
+            format!("allowed is one where tasks are scheduled; {repeated}"),
         )),
         None => Ok(()),
     }

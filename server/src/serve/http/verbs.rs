@@ -14,6 +14,7 @@ use super::Shared;
 use super::access::Caller;
 use super::answer::{Answered, changed, refused, scheduled, tagged};
 use super::body::Body;
+use super::conditions;
 use super::idempotency::not_named;
 use super::problem::{Problem, Refusals};
 use super::schedule::when;
@@ -103,7 +104,11 @@ async fn done(
     deed: Deed,
 ) -> Result<Response, Problem> {
     let expect = expected(headers)?;
-    not_named(headers)?;
+    conditions::none_but_if_match(headers)?;
+    not_named(
+        headers,
+        "a verb is done once with If-Match, the ETag of the task before it",
+    )?;
     let operations = caller.operations(app).because(reason);
     let answer = match deed {
         Deed::Act(action) => operations.change(target, expect, action).await?,
@@ -305,6 +310,10 @@ pub(super) async fn rerun_by_id(
     run_again(&app, &caller, Target::Id(id), &headers, body).await
 }
 
+/// What a caller has to know who repeats a rerun, or means to guard one.
+const ANEW: &str =
+    "a rerun makes a new task each time that it comes, which its history tells: see whether it is there";
+
 async fn run_again(
     app: &Shared,
     caller: &Caller,
@@ -312,7 +321,8 @@ async fn run_again(
     headers: &HeaderMap,
     Body(Plain { reason }): Body<Plain>,
 ) -> Result<Response, Problem> {
-    not_named(headers)?;
+    not_named(headers, ANEW)?;
+    conditions::none(headers, &format!("allowed is none; {ANEW}"))?;
     Ok(match caller.operations(app).rerun(target, reason).await? {
         Answer::Done(task) => {
             let (status, version, body) = scheduled(caller, Scheduled::New(task));
