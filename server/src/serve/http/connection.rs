@@ -38,9 +38,9 @@ impl Connection {
         context: &mut Context<'_>,
         came: Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
+        self.usage.goes(came.is_pending());
         if came.is_ready() {
             self.stalled = None;
-            self.usage.went();
             return came;
         }
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(LIMIT)));

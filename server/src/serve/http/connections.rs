@@ -18,7 +18,7 @@ const FULL: Duration = Duration::from_millis(50);
 /// Counts open connections up to a limit.
 ///
 /// Those that wait for a request make way for new ones, the longest idle first: so connections on which nothing comes keep
-/// no caller out.
+/// no caller out. One whose client still takes its answer is the last of them.
 #[derive(Debug)]
 pub(super) struct Connections {
     free: Arc<Semaphore>,
@@ -28,8 +28,27 @@ pub(super) struct Connections {
 #[derive(Debug, Default)]
 struct Waiting {
     next: u64,
-    /// By when they began to wait.
-    closing: BTreeMap<u64, Arc<Notify>>,
+    /// In the order in which they make way.
+    closing: BTreeMap<Place, Arc<Notify>>,
+}
+
+/// Where one is among those that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    /// Whether its client has to take more of an answer.
+    is_taking: bool,
+    /// By when it began to wait.
+    turn: u64,
+}
+
+impl Waiting {
+    fn add(&mut self, is_taking: bool, closing: Arc<Notify>) -> Place {
+        self.next += 1;
+        let turn = self.next;
+        let place = Place { is_taking, turn };
+        self.closing.insert(place, closing);
+        place
+    }
 }
 
 impl Connections {
@@ -69,16 +88,20 @@ impl Connections {
         })
     }
 
-    fn wait(&self, closing: &Arc<Notify>) -> u64 {
+    fn wait(&self, closing: &Arc<Notify>) -> Place {
+        self.waiting().add(false, Arc::clone(closing))
+    }
+
+    /// Gives one another place, after all that are like it; none if it has to make way.
+    fn move_on(&self, place: &mut Place, is_taking: bool) {
         let mut waiting = self.waiting();
-        waiting.next += 1;
-        let place = waiting.next;
-        waiting.closing.insert(place, Arc::clone(closing));
-        place
+        if let Some(closing) = waiting.closing.remove(place) {
+            *place = waiting.add(is_taking, closing);
+        }
     }
 
     /// Whether it had not to make way.
-    fn has_waited(&self, place: u64) -> bool {
+    fn has_waited(&self, place: Place) -> bool {
         self.waiting().closing.remove(&place).is_some()
     }
 
@@ -100,7 +123,7 @@ pub(super) struct Usage {
 enum Phase {
     /// For a request.
     Waiting {
-        place: u64,
+        place: Place,
         until: Instant,
         /// Whether a part of its head has come.
         has_begun: bool,
@@ -119,14 +142,22 @@ impl Usage {
         }
     }
 
-    /// Notes that bytes of an answer have gone: until all have, no request is to be expected.
-    pub(super) fn went(&self) {
-        if let Phase::Waiting {
+    /// Notes that bytes of an answer have gone, or that the client has to take some before: until all have gone, no request
+    /// is to be expected. What an answer holds may have ended before, as its last bytes go by themselves.
+    pub(super) fn goes(&self, is_taking: bool) {
+        let mut phase = self.phase();
+        let Phase::Waiting {
+            place,
             until,
-            has_begun: false,
-            ..
-        } = &mut *self.phase()
-        {
+            has_begun,
+        } = &mut *phase
+        else {
+            return;
+        };
+        if place.is_taking != is_taking {
+            self.all.move_on(place, is_taking);
+        }
+        if !*has_begun && !is_taking {
             *until = Instant::now() + IDLE;
         }
     }
@@ -222,6 +253,50 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn one_whose_client_takes_its_answer_makes_way_only_if_none_else_does() {
+        let connections = Connections::new(2);
+        let taking = connections.open().await;
+        drop(taking.answer());
+        taking.goes(true);
+        let silent = connections.open().await;
+        let one_more = || {
+            let connections = Arc::clone(&connections);
+            tokio::spawn(async move { connections.open().await })
+        };
+        let opening = one_more();
+        timeout(HEAD, silent.closing()).await.unwrap();
+        assert!(!is_to_close(&taking));
+        drop(silent);
+        let answering = opening.await.unwrap().answer().unwrap();
+        let opening = one_more();
+        timeout(HEAD, taking.closing()).await.unwrap();
+        // It has to, whatever goes meanwhile.
+        taking.goes(false);
+        assert!(taking.answer().is_none());
+        drop(taking);
+        opening.await.unwrap();
+        drop(answering);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_whose_answer_has_gone_is_idle_since_then() {
+        let connections = Connections::new(2);
+        let first = connections.open().await;
+        drop(first.answer());
+        first.goes(true);
+        let second = connections.open().await;
+        first.goes(false);
+        let opening = tokio::spawn({
+            let connections = Arc::clone(&connections);
+            async move { connections.open().await }
+        });
+        timeout(HEAD, second.closing()).await.unwrap();
+        assert!(!is_to_close(&first));
+        drop(second);
+        opening.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn those_that_answer_make_no_way_and_a_new_one_waits() {
         let connections = Connections::new(1);
         let only = connections.open().await;
@@ -253,7 +328,7 @@ mod tests {
         let idle = Instant::now();
         assert_eq!(usage.until(), Some(idle + IDLE));
         tokio::time::advance(Duration::from_secs(60)).await;
-        usage.went();
+        usage.goes(false);
         assert_eq!(usage.until(), Some(Instant::now() + IDLE));
         usage.came();
         assert_eq!(usage.until(), Some(Instant::now() + HEAD));

@@ -136,6 +136,9 @@ mod tests {
     /// For how long an answer takes.
     const ANSWERS: Duration = Duration::from_secs(20);
 
+    /// More than the systems keep under way.
+    const MUCH: usize = 32 << 20;
+
     struct Serving {
         address: SocketAddr,
         stop: watch::Sender<bool>,
@@ -144,15 +147,21 @@ mod tests {
 
     impl Serving {
         async fn start() -> Self {
+            Self::of(10).await
+        }
+
+        /// With so many connections at once.
+        async fn of(limit: usize) -> Self {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             let slowly = async || {
                 tokio::time::sleep(ANSWERS).await;
                 "answered"
             };
-            let router = Router::new().route("/", get(slowly));
+            let much = async || vec![b'x'; MUCH];
+            let router = Router::new().route("/", get(slowly)).route("/much", get(much));
             let (stop, stopping) = watch::channel(false);
-            let serving = tokio::spawn(serve(listener, router, 10, stopping));
+            let serving = tokio::spawn(serve(listener, router, limit, stopping));
             Self {
                 address,
                 stop,
@@ -225,5 +234,23 @@ mod tests {
         assert!(rest(&mut answered).await.ends_with("answered"));
         serving.serving.await.unwrap();
         assert_eq!(begin.elapsed().as_secs(), ANSWERS.as_secs());
+    }
+
+    #[tokio::test]
+    async fn a_client_that_takes_its_answer_is_not_closed_for_one_that_is_silent() {
+        let serving = Serving::of(2).await;
+        let mut takes = serving.connect().await;
+        let request = b"GET /much HTTP/1.1\r\nhost: here\r\nconnection: close\r\n\r\n";
+        takes.write_all(request).await.unwrap();
+        // What the system does not keep of its answer waits for its client from now on.
+        takes.read_exact(&mut [0; 12]).await.unwrap();
+        let mut silent = serving.connect().await;
+        let mut third = serving.connect().await;
+        third.write_all(request).await.unwrap();
+        assert_eq!(rest(&mut silent).await, "");
+        third.read_exact(&mut [0; 12]).await.unwrap();
+        let answer = rest(&mut takes).await;
+        let body = answer.split_once("\r\n\r\n").unwrap().1;
+        assert_eq!(body.len(), MUCH);
     }
 }
