@@ -68,7 +68,7 @@ async fn what_is_due_is_posted_and_signed() {
     assert_eq!(received.path, "/hooks");
     for (name, expected) in [
         ("content-type", "application/json"),
-        ("webhook-id", scheduled["id"].as_str().unwrap()),
+        ("delayline-task-id", scheduled["id"].as_str().unwrap()),
         ("delayline-kind", "k"),
         ("delayline-key", "invoice/7"),
         ("delayline-attempt", "1"),
@@ -96,6 +96,33 @@ async fn what_failed_is_posted_again_as_the_same() {
     assert_eq!(first.header("webhook-id"), second.header("webhook-id"));
     let attempts = [&first, &second].map(|received| received.header("delayline-attempt"));
     assert_eq!(attempts, [Some("1"), Some("2")]);
+    task_that_is(&server, "1", "done").await;
+}
+
+#[tokio::test]
+async fn what_was_replaced_meanwhile_is_no_repeat() {
+    let mut receiver = Receiver::start(async |before| match before {
+        // Its answer is as good as lost.
+        0 => (StatusCode::INTERNAL_SERVER_ERROR, [("retry-after", "3600")], "").into_response(),
+        before => done(before).await,
+    })
+    .await;
+    let server = posting(&receiver.url(), "");
+    schedule(&server, "1", json!("first")).await;
+    let first = receiver.next().await;
+    server
+        .until("/v1/tasks/k/1", |task| task["last_error"].is_string())
+        .await;
+    let edit = json!({"payload": "second", "after": "0s"});
+    server.post("/v1/tasks/k/1/edit", edit).await.is(200, "done");
+    let second = receiver.next().await;
+    assert_eq!(second.body, "\"second\"");
+    assert!(second.is_signed_with(SECRET));
+    assert_eq!(
+        first.header("delayline-task-id"),
+        second.header("delayline-task-id")
+    );
+    assert_ne!(first.header("webhook-id"), second.header("webhook-id"));
     task_that_is(&server, "1", "done").await;
 }
 

@@ -6,6 +6,7 @@ use delayline::{Key, Task};
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::value::RawValue;
+use sha2::{Digest as _, Sha256};
 
 use super::signature::Secrets;
 use crate::depth::{DEEPEST, depth};
@@ -33,7 +34,8 @@ pub(super) fn headers(
     let id = task.id.to_string();
     let timestamp = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     let timestamp = timestamp.as_secs().to_string();
-    let signature = secrets.sign(&id, &timestamp, &task.payload);
+    let name = name(&id, &task.payload);
+    let signature = secrets.sign(&name, &timestamp, &task.payload);
     let is_json =
         serde_json::from_slice::<&RawValue>(&task.payload).is_ok() && depth(&task.payload) <= DEEPEST;
     let mut headers = HeaderMap::new();
@@ -48,9 +50,10 @@ pub(super) fn headers(
         headers.try_append(name, value).ok()
     };
     let encoded = |value: &str| utf8_percent_encode(value, VALUE).to_string();
-    add("webhook-id", &id)?;
+    add("webhook-id", &name)?;
     add("webhook-timestamp", &timestamp)?;
     add("webhook-signature", &signature)?;
+    add("delayline-task-id", &id)?;
     add("delayline-kind", &encoded(task.kind.as_str()))?;
     if let Some(key) = task.key.as_ref().map(Key::as_str) {
         add("delayline-key", &encoded(key))?;
@@ -72,6 +75,14 @@ pub(super) fn headers(
         add(&name, &encoded(value))?;
     }
     Some(headers)
+}
+
+/// The name of a webhook, the same for every attempt with the same payload: a receiver that drops repeats by it must not drop
+/// what has replaced the payload that it knows.
+fn name(id: &str, payload: &[u8]) -> String {
+    let digest = Sha256::digest(payload);
+    let digest = digest.iter().take(8).map(|byte| format!("{byte:02x}"));
+    format!("{id}.{}", digest.collect::<String>())
 }
 
 #[cfg(test)]
@@ -108,7 +119,8 @@ mod tests {
         let headers = of(task).await.unwrap();
         for (name, expected) in [
             ("content-type", "application/json"),
-            ("webhook-id", id),
+            ("webhook-id", &*format!("{id}.7902699be42c8a8e")),
+            ("delayline-task-id", id),
             ("webhook-timestamp", "1614265330"),
             ("delayline-kind", "invoice.remind"),
             ("delayline-key", "invoice/7%20f%C3%BCr%2010%20%25"),
@@ -119,7 +131,7 @@ mod tests {
         ] {
             assert_eq!(value(&headers, name), Some(expected), "{name}");
         }
-        assert_eq!(headers.len(), 10);
+        assert_eq!(headers.len(), 11);
         assert!(value(&headers, "webhook-signature").unwrap().starts_with("v1,"));
     }
 
