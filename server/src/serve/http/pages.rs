@@ -70,9 +70,10 @@ impl Pages {
 
 /// All pages.
 pub(super) fn router(app: &Shared) -> Router<Shared> {
-    let may = |right: Right, handlers: MethodRouter<Shared>| {
+    let enter = |right: Option<Right>, handlers: MethodRouter<Shared>| {
         handlers.route_layer(from_fn_with_state((Arc::clone(app), right), entrance::enter))
     };
+    let may = |right: Right, handlers: MethodRouter<Shared>| enter(Some(right), handlers);
     let holds = |least: fn(&Request) -> usize, handlers: MethodRouter<Shared>| {
         let held = Held {
             of: |app| &app.room_for_many,
@@ -114,7 +115,7 @@ pub(super) fn router(app: &Shared) -> Router<Shared> {
         .route("/bulk/{id}", may(read, get(jobs::show)))
         .route("/bulk/{id}/stop", may(change, post(jobs::stop)))
         .route("/sign-in", get(sign_in::show).post(sign_in::enter))
-        .route("/sign-out", may(read, post(sign_in::leave)))
+        .route("/sign-out", enter(None, post(sign_in::leave)))
         .layer(TimeoutLayer::with_status_code(
             StatusCode::SERVICE_UNAVAILABLE,
             LIMIT,

@@ -205,6 +205,32 @@ async fn a_session_holds_at_each_server_with_the_same_tokens_until_it_is_ended()
     assert_eq!(browser.get("/").await.status, StatusCode::SEE_OTHER);
 }
 
+#[tokio::test]
+async fn a_visitor_whose_token_shows_nothing_signs_out_or_in_by_another_one() {
+    let server = Server::configured(&usual());
+    let browser = signed_in(&server, "changer").await;
+    let refused = browser.get("/kinds").await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    refused.says("action=\"/sign-out\"");
+    let foreign = browser.send(Method::POST, "/sign-out", &[], &[]).await;
+    assert_eq!(foreign.status, StatusCode::FORBIDDEN);
+    let session = browser.cookie();
+    let left = browser.post("/sign-out", &[]).await;
+    assert_eq!(left.location(), "/sign-in");
+    assert_eq!(browser.get("/kinds").await.status, StatusCode::SEE_OTHER);
+
+    browser.set_cookie(session);
+    let form = browser.get("/sign-in?next=/kinds").await;
+    assert_eq!(form.status, StatusCode::OK);
+    let mut fields = form.form("/sign-in");
+    fields.push(("token".to_owned(), "reader".to_owned()));
+    let fields: Vec<_> = fields.iter().map(|(name, value)| (&**name, &**value)).collect();
+    let came = browser.send(Method::POST, "/sign-in", &fields, &[]).await;
+    assert_eq!(came.location(), "/kinds");
+    assert_eq!(browser.get("/kinds").await.status, StatusCode::OK);
+    assert_eq!(browser.get("/sign-in?next=/kinds").await.location(), "/kinds");
+}
+
 /// What a page hears while it is looked at.
 async fn live(server: &Server, browser: &Browser) -> Response {
     let request = server.request(Method::GET, "/live");

@@ -15,9 +15,9 @@ use super::signs::Signs;
 use super::visitor::{Visitor, session};
 use crate::serve::config::Right;
 
-/// Lets only visitors through that have the right, and forms only of this server's own pages.
+/// Lets only visitors through that have the right, if one is needed, and forms only of this server's own pages.
 pub(super) async fn enter(
-    State((app, right)): State<(Shared, Right)>,
+    State((app, right)): State<(Shared, Option<Right>)>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -26,7 +26,7 @@ pub(super) async fn enter(
         Ok(None) => return unknown(&app, &request),
         Err(problem) => return problem.into_response(),
     };
-    if let Err(problem) = visitor.caller.need(right) {
+    if let Err(problem) = right.map_or(Ok(()), |right| visitor.caller.need(right)) {
         return with(problem.into_response(), visitor);
     }
     if request.method() == Method::GET && !wants_events(&request) {

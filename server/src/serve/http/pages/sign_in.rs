@@ -16,6 +16,7 @@ use super::fields::Fields;
 use super::form::posted;
 use super::frame::{Frame, Tab, go_to, page};
 use super::visitor::{SESSION, Visitor, is_by_tls};
+use crate::serve::config::Right;
 use crate::time::now;
 
 /// How long a session lasts.
@@ -72,8 +73,9 @@ pub(super) async fn show(
 ) -> Result<Response, Problem> {
     let next = next(&app, &fields);
     match Visitor::of(&app, &headers)? {
-        Some(_) => Ok(go_to(next)),
-        None => page(&SignInPage::new(&app, next, None)),
+        Some(visitor) if visitor.caller.may(Right::Read) => Ok(go_to(next)),
+        // Or its token shows no page, and it may have another one.
+        _ => page(&SignInPage::new(&app, next, None)),
     }
 }
 
