@@ -106,15 +106,23 @@ pub(crate) enum Changed {
 }
 
 impl Operations {
-    /// Changes tasks that a caller has chosen, of which it may have named any.
+    /// Changes tasks that a caller has chosen, of which it may have named any: none is changed where it may not change one.
     pub(crate) async fn change_chosen(&self, chosen: &[Match], action: Action) -> Result<Answers, Refusal> {
-        for Match { id, .. } in chosen {
-            // Also one that the caller may not see: it must not be changed.
-            if let Some(task) = self.scheduler.find(*id).await? {
-                self.may_change(&task.kind, action)?;
+        let mut seen = Vec::with_capacity(chosen.len());
+        for one in chosen {
+            // One that the caller may not see is not there, as by its id.
+            match self.find(one.id.into()).await {
+                Ok(task) => {
+                    self.may_change(&task.kind, action)?;
+                    seen.push(*one);
+                }
+                Err(Refusal::NoTask) => {}
+                Err(refusal) => return Err(refusal),
             }
         }
-        Ok(self.change_found(chosen, action).await?)
+        let mut answers = self.change_found(&seen, action).await?;
+        answers.not_found += chosen.len() - seen.len();
+        Ok(answers)
     }
 
     /// Changes tasks that were found, a hundred in each call of the store.

@@ -69,11 +69,6 @@ async fn a_visitor_sees_the_kinds_that_its_token_is_for() {
             &[("verb", "cancel"), ("which", "all"), ("kind", "mail")],
             StatusCode::FORBIDDEN,
         ),
-        (
-            "/bulk".to_owned(),
-            &[("verb", "cancel"), ("which", "chosen"), ("task", chosen)],
-            StatusCode::FORBIDDEN,
-        ),
     ] {
         assert_eq!(
             browser.post(&path, fields).await.status,
@@ -88,4 +83,33 @@ async fn a_visitor_sees_the_kinds_that_its_token_is_for() {
     );
     let own = browser.post(&format!("/tasks/{}/cancel", id(0)), &[]).await;
     assert_eq!(own.status, StatusCode::SEE_OTHER);
+}
+
+#[tokio::test]
+async fn a_chosen_task_of_a_kind_of_others_is_not_there() {
+    let (server, _) = of_two_kinds().await;
+    let (all, browser) = (Browser::new(&server), Browser::new(&server));
+    all.post("/sign-in", &[("token", "all")]).await;
+    browser.post("/sign-in", &[("token", "orders")]).await;
+    let mut chosen = vec![("verb", "cancel"), ("which", "chosen")];
+    let mut lists = Vec::new();
+    for kind in ["mail", "order.a"] {
+        lists.push(all.get(&format!("/tasks?kind={kind}")).await);
+    }
+    for list in &lists {
+        let task = list.text.split_once("name=\"task\" value=\"").unwrap().1;
+        chosen.push(("task", task.split_once('"').unwrap().0));
+    }
+    let done = browser.post("/bulk", &chosen).await;
+    assert_eq!(done.status, StatusCode::SEE_OTHER, "{done:?}");
+    assert!(done.location().contains("done=1") && done.location().contains("not_found=1"));
+    browser.get(done.location()).await.does_not_say("mail");
+    let state = async |kind: &str| {
+        let path = format!("/v1/tasks/{kind}/1");
+        ask(&server, "all", Method::GET, &path, json!({})).await.body["state"].clone()
+    };
+    assert_eq!(
+        (state("mail").await, state("order.a").await),
+        (json!("scheduled"), json!("cancelled"))
+    );
 }
