@@ -11,6 +11,9 @@ use super::{Operations, Refusal, StateName};
 use crate::reserved;
 use crate::time::Time;
 
+/// How many kinds the store is asked for at least where a caller sees some of them: these may be few among many.
+const AT_ONCE: usize = 500;
+
 /// What there is of a kind.
 #[derive(Debug, Deserialize, Serialize, ToSchema)]
 pub(crate) struct KindView {
@@ -59,12 +62,13 @@ impl Operations {
         after.map_or(Ok(()), Kind::check)?;
         let mut kinds = Vec::new();
         let mut after = after.cloned();
+        let asked = match self.scope {
+            Some(_) => limit.saturating_add(1).max(AT_ONCE),
+            None => limit.saturating_add(1),
+        };
         loop {
-            let found = self
-                .store
-                .kinds(state, after.as_ref(), limit.saturating_add(1))
-                .await?;
-            let is_last = found.len() <= limit;
+            let found = self.store.kinds(state, after.as_ref(), asked).await?;
+            let is_last = found.len() < asked;
             after = found.last().cloned();
             let found = found.into_iter();
             kinds.extend(found.filter(|kind| kind.as_str() != Paused::KIND && self.reaches(kind)));
@@ -115,5 +119,57 @@ impl Operations {
         reserved::check(kind.as_str())?;
         self.reach(kind)?;
         Ok(self.scheduler.resume(kind.clone()).await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use delayline::store::MemoryStore;
+    use delayline::{NewTask, Scheduler};
+
+    use super::super::Scope;
+    use super::*;
+
+    /// Of kinds that end so.
+    struct Ending(&'static str);
+
+    impl Scope for Ending {
+        fn has(&self, kind: &Kind) -> bool {
+            kind.as_str().ends_with(self.0)
+        }
+
+        fn refusal(&self, _: &Kind) -> String {
+            String::new()
+        }
+    }
+
+    #[tokio::test]
+    async fn the_kinds_of_a_caller_are_listed_in_order_however_many_others_are_between() {
+        let store = MemoryStore::new();
+        let scheduler = Scheduler::new(store.clone());
+        let count = 3 * AT_ONCE;
+        let tasks = (0..count).map(|at| NewTask::new(format!("k{at:05}").as_str(), &at));
+        for scheduled in scheduler.schedule_each(tasks).await {
+            scheduled.unwrap();
+        }
+        let operations =
+            Operations::new(&scheduler, Arc::new(store), String::new()).within(Arc::new(Ending("99")));
+        let listed = async |after: Option<&Kind>, limit: usize| -> Vec<String> {
+            let found = operations.kinds_in(State::Scheduled, after, limit).await.unwrap();
+            found.iter().map(|kind| kind.to_string()).collect()
+        };
+        let all: Vec<_> = (99..count).step_by(100).map(|at| format!("k{at:05}")).collect();
+        assert_eq!(listed(None, 1_000).await, all);
+        for limit in [1, 2, 5, 6, all.len()] {
+            assert_eq!(listed(None, limit).await, all[..limit], "{limit}");
+        }
+        let (mut one_by_one, mut after) = (Vec::new(), None);
+        while let Some(kind) = listed(after.as_ref(), 1).await.pop() {
+            after = Some(Kind::from(kind.as_str()));
+            one_by_one.push(kind);
+        }
+        assert_eq!(one_by_one, all);
     }
 }
