@@ -146,7 +146,21 @@ impl Claims {
         Ok(self)
     }
 
-    /// Whether as many bytes of payloads are held as [may be](Self::payload_bytes_in_all): then nothing is taken, whatever is
+    /// A handle for one of several callers: it and its clones hold up to so many of the bytes that
+    /// [all together](Self::payload_bytes_in_all) may hold, so that what one caller does not drop leaves room for the others.
+    /// At least 1.
+    pub fn share(&self, bytes: usize) -> Result<Self, Error> {
+        if bytes == 0 {
+            return Err(Error::invalid("share", 0, "allowed is 1 or more"));
+        }
+        let mut share = self.clone();
+        let terms = Arc::make_mut(&mut share.terms);
+        terms.budget = self.terms.budget.part(bytes);
+        Ok(share)
+    }
+
+    /// Whether as many bytes of payloads are held as may be, by [all](Self::payload_bytes_in_all) or by this
+    /// [share](Self::share): then nothing is taken, whatever is
     /// due.
     pub fn is_full(&self) -> bool {
         !self.terms.budget.has_room()

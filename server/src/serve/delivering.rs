@@ -1,5 +1,6 @@
 //! What delivers tasks as a configuration says: a worker, and the claims of those that are fetched.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use delayline::claims::Claims;
@@ -70,6 +71,7 @@ impl Delivering {
             .into_iter()
             .map(|kind| (kind.kind, kind.deliver.to_string()));
         let current = Current {
+            shares: shares(&claims, config)?,
             claims,
             delivered: delivered.collect(),
             delivered_here: config.delivered_here(),
@@ -98,6 +100,13 @@ impl Delivering {
             }
         })
     }
+}
+
+/// What each token claims by, where there are several.
+fn shares(claims: &Claims, config: &Config) -> Result<BTreeMap<String, Claims>, Failure> {
+    let tokens = config.http.tokens.iter().filter(|_| config.http.tokens.len() > 1);
+    let share = |name: String| Ok((name, claims.share(config.http.memory().div_ceil(2))?));
+    tokens.map(|token| share(token.get_ref().name.clone())).collect()
 }
 
 /// Has the tasks of a kind published.

@@ -12,6 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::receiver::Receiver;
+use crate::rights::{ALL, ask, token};
 use crate::server::{ANY_PORT, Answer, Server};
 
 const MIB: usize = 1 << 20;
@@ -233,6 +234,40 @@ async fn claims_whose_answers_are_not_read_keep_others_waiting() {
     let wanted = json!({"kinds": ["k"], "max": 500, "lease": "1h", "wait": "30s"});
     let rest = server.post("/v1/claims", wanted).await;
     assert_eq!(rest.body["claims"].as_array().unwrap().len(), 4);
+}
+
+#[tokio::test]
+async fn claims_whose_answers_are_not_read_by_one_token_keep_no_other_waiting() {
+    let limits = format!("body_limit = {}\nmemory_limit = {}\n", 4 * MIB, 16 * MIB);
+    let tokens = format!("tokens = [{}, {}]\n", token("idle", ALL), token("other", ALL));
+    let server = Server::configured(&format!("{ANY_PORT}{limits}{tokens}"));
+    let payload = "x".repeat(MIB - 2);
+    for key in 0..20 {
+        let task = json!({"after": "0s", "payload": payload});
+        let path = format!("/v1/tasks/k/{key}");
+        let put = ask(&server, "other", Method::PUT, &path, task).await;
+        put.is(201, "new");
+    }
+    let wanted = json!({"kinds": ["k"], "max": 500, "lease": "1h"});
+    let text = wanted.to_string();
+    let mut idle = connected(&server).await;
+    let request = format!(
+        "POST /v1/claims HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer idle\r\ncontent-length: {}\r\n\r\n{text}",
+        text.len()
+    );
+    idle.write_all(request.as_bytes()).await.unwrap();
+    // Its answer has begun, and is on its way.
+    idle.read_exact(&mut [0; 12]).await.unwrap();
+    let claim = async |by: &str| ask(&server, by, Method::POST, "/v1/claims", wanted.clone()).await;
+    claim("idle").await.refuses(503, "http.memory_limit");
+    let given = claim("other").await;
+    assert_eq!(
+        given.body["claims"].as_array().map(Vec::len),
+        Some(8),
+        "{}",
+        given.status
+    );
+    claim("idle").await.refuses(503, "http.memory_limit");
 }
 
 #[tokio::test]

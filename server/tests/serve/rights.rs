@@ -8,7 +8,7 @@ use crate::receiver::Receiver;
 use crate::server::{ANY_PORT, Answer, Server};
 
 /// A token that is its own name.
-fn token(name: &str, rest: &str) -> String {
+pub(crate) fn token(name: &str, rest: &str) -> String {
     let digest = Sha256::digest(name);
     let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{{ name = \"{name}\", sha256 = \"{digest}\", {rest} }}")
@@ -26,7 +26,7 @@ pub(crate) async fn ask(server: &Server, token: &str, method: Method, path: &str
     Answer::of(request).await
 }
 
-const ALL: &str = "may = [\"read\", \"schedule\", \"change\", \"work\"]";
+pub(crate) const ALL: &str = "may = [\"read\", \"schedule\", \"change\", \"work\"]";
 
 #[tokio::test]
 async fn to_replace_is_a_change_and_a_token_that_may_not_read_sees_no_payload() {

@@ -174,11 +174,12 @@ pub(super) async fn take(
     }
     let owner = wanted.owner.unwrap_or_else(|| caller.name().to_owned());
     let max = wanted.max.unwrap_or(1);
+    let claims = current.claims_of(&caller);
     let mut claimed = match wait.is_zero() {
-        true => current.claims.take(&kinds, max, lease, &owner).await?,
+        true => claims.take(&kinds, max, lease, &owner).await?,
         false => {
             let mut stopping = app.stopping.clone();
-            let waiting = async |wait| current.claims.wait(&kinds, max, lease, &owner, wait).await;
+            let waiting = async |wait| claims.wait(&kinds, max, lease, &owner, wait).await;
             tokio::select! {
                 claimed = waiting_by(app.test_clock.as_deref(), wait, waiting) => claimed?,
                 // Its client asks another server.
@@ -188,14 +189,14 @@ pub(super) async fn take(
             }
         }
     };
-    if claimed.is_empty() && current.claims.is_full() {
+    if claimed.is_empty() && claims.is_full() {
         return Ok(full(
             "as many bytes are on their way to workers as http.memory_limit allows; nothing was claimed: ask again",
         ));
     }
     app.claim_kinds.remember(&claimed);
-    let claims = claimed.iter_mut().map(ClaimView::of).collect();
-    let given = serde_json::to_vec(&Given { claims }).map_err(|error| {
+    let given = claimed.iter_mut().map(ClaimView::of).collect();
+    let given = serde_json::to_vec(&Given { claims: given }).map_err(|error| {
         tracing::error!(%error, "claims could not be written as JSON; they end with their leases");
         Problem::new(
             StatusCode::INTERNAL_SERVER_ERROR,

@@ -16,6 +16,8 @@ use crate::serve::topics::Topics;
 pub(crate) struct Current {
     /// Of kinds whose tasks wait to be claimed.
     pub(crate) claims: Claims,
+    /// The same for each token by its name, while there are several; none holds more than half of the bytes.
+    pub(crate) shares: BTreeMap<String, Claims>,
     /// Where the tasks of each kind go that the configuration names, for people.
     pub(crate) delivered: BTreeMap<Kind, String>,
     /// The kinds whose tasks this server or the gateway delivers, so that no worker may claim them.
@@ -24,6 +26,13 @@ pub(crate) struct Current {
     pub(crate) of_gateway: BTreeSet<Kind>,
     /// The topics that tasks are delivered to.
     pub(crate) topics: Arc<Topics>,
+}
+
+impl Current {
+    /// What a caller claims by.
+    pub(super) fn claims_of(&self, caller: &Caller) -> &Claims {
+        self.shares.get(caller.name()).unwrap_or(&self.claims)
+    }
 }
 
 impl App {
