@@ -140,8 +140,10 @@ impl DerefMut for Writing {
     }
 }
 
-/// SQLite's primary result codes: those that time, or an operator, may mend, and then those of one row.
+/// SQLite's primary result codes: that of a statement, those that time, or an operator, may mend, and those of one row.
 mod code {
+    /// A statement that makes no sense, as of a table that is not there.
+    pub(super) const ERROR: i32 = 1;
     pub(super) const BUSY: i32 = 5;
     pub(super) const LOCKED: i32 = 6;
     pub(super) const OUT_OF_MEMORY: i32 = 7;
@@ -175,6 +177,13 @@ pub(super) fn is_taken(error: &sqlx::Error) -> bool {
     error
         .as_database_error()
         .is_some_and(|error| error.is_unique_violation())
+}
+
+/// Whether a statement that reads leaves its connection as it was: one that makes no sense says nothing of it. Each connection
+/// is a thread, and where a table is missing every statement fails.
+pub(super) fn leaves_reader<T>(read: &Result<T, sqlx::Error>) -> bool {
+    let makes_no_sense = |error| code_of(error) == Some(code::ERROR);
+    read.as_ref().err().is_none_or(makes_no_sense)
 }
 
 /// What a call failed of, if that was a row.

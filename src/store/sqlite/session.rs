@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr, SqliteConnection};
 use tokio::sync::Mutex;
 
-use super::connections::{classify, failed};
+use super::connections::{classify, failed, leaves_reader};
 use super::runner::Runner;
 use super::{File, NAME, schema, statements};
 use crate::clock::Clock;
@@ -52,8 +52,11 @@ macro_rules! reading {
         let mut lent = $own.0.readers.lend().await?;
         let now = $own.0.clock.now();
         let mut $runner = Runner::new(&mut lent, now);
-        let found = $read.await?;
-        lent.give_back();
+        let found = $read.await;
+        if leaves_reader(&found) {
+            lent.give_back();
+        }
+        let found = found?;
         Stamped { now, found }
     }};
 }
@@ -68,9 +71,11 @@ impl Session for OwnSession {
 
     async fn fetch(&self, sql: SqlStr, values: Vec<Value>) -> Result<Vec<Cells>, sqlx::Error> {
         let mut lent = self.0.readers.lend().await?;
-        let rows = lent.fetch(sql, &values).await?;
-        lent.give_back();
-        Ok(rows)
+        let rows = lent.fetch(sql, &values).await;
+        if leaves_reader(&rows) {
+            lent.give_back();
+        }
+        rows
     }
 
     async fn now(&self) -> Result<Timestamp, sqlx::Error> {

@@ -196,6 +196,23 @@ async fn a_file_that_was_moved_away_is_missed_and_not_made_anew() {
 }
 
 #[tokio::test]
+async fn a_missing_table_costs_no_connection_for_each_call() {
+    let fixture = Fixture::new().await;
+    let readers = &fixture.store.file.readers;
+    let mut lent = readers.lend().await.unwrap();
+    run(&mut lent, "PRAGMA cache_size = 77").await;
+    lent.give_back();
+    run(&mut fixture.foreign().await, "DROP TABLE delayline_tasks").await;
+    fixture.store.find(&id(1).into()).await.unwrap_err();
+    fixture.store.ready(&claim(1)).await.unwrap_err();
+    let mut lent = readers.lend().await.unwrap();
+    let size = sqlx::query_scalar::<_, i64>("PRAGMA cache_size")
+        .fetch_one(&mut *lent)
+        .await;
+    assert_eq!(size.unwrap(), 77, "it is the same connection");
+}
+
+#[tokio::test]
 async fn a_row_that_the_file_refuses_is_refused_alone() {
     let fixture = Fixture::new().await;
     let refuse: &'static str =
