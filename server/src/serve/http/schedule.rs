@@ -18,6 +18,7 @@ use super::access::Caller;
 use super::admission::AT_ONCE;
 use super::answer::{self, Answered, refused, tagged};
 use super::body::{Body, OneOrMany};
+use super::conditions;
 use super::idempotency::{Did, Fingerprint, Named, name};
 use super::problem::{Problem, Refusals};
 use crate::reserved::REQUESTS;
@@ -51,6 +52,7 @@ pub(super) async fn put(
     within: Within,
     Body(mut body): Body<TaskBody>,
 ) -> Result<Response, Problem> {
+    conditions::none(&headers, conditions::WITH_VERBS)?;
     for (field, given, path) in [("kind", &mut body.kind, kind), ("key", &mut body.key, key)] {
         match given {
             Some(given) if *given != path => {
@@ -93,6 +95,7 @@ pub(super) async fn post(
     within: Within,
     OneOrMany(tasks): OneOrMany<Tasks>,
 ) -> Result<Response, Problem> {
+    conditions::none(&headers, conditions::WITH_VERBS)?;
     let name = name(&headers)?;
     let mut fingerprint = Fingerprint::of("POST");
     if name.is_some() {
