@@ -19,7 +19,6 @@ mod verbs;
 pub(super) use self::claim::Capacity;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 pub(super) use self::lease::NOBODY;
-#[cfg(feature = "mysql")]
 pub(super) use self::lease::lease_has_ended;
 pub(super) use self::lease::{expire, mend_lease, renew};
 pub(crate) use self::transition::ended;

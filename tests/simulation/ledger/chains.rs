@@ -6,7 +6,7 @@ use delayline::State;
 use delayline::backend::{Departure, Wake};
 use delayline::delay::{Hop, plan};
 
-use super::{Ledger, short};
+use super::{Ledger, Seen, short};
 use crate::ground::Ground;
 use crate::plan::Precise;
 
@@ -124,11 +124,16 @@ impl Ledger {
                 continue;
             };
             let task = &claimed.task;
-            let before = story.versions.range(..task.version);
-            let mut since = before
-                .rev()
-                .take_while(|(_, seen)| seen.task.due_at == task.due_at);
-            let Some((_, first)) = since.by_ref().last() else {
+            // What is no hop, such as an edit that keeps the time, begins a chain of its own.
+            let mut first: Option<&Seen> = None;
+            for (_, seen) in story.versions.range(..task.version).rev() {
+                let is_hop = first.is_none_or(|next| next.task.hop > seen.task.hop);
+                if seen.task.due_at != task.due_at || !is_hop {
+                    break;
+                }
+                first = Some(seen);
+            }
+            let Some(first) = first else {
                 continue;
             };
             if task.attempt > 1 || self.plan.is_followed(&task.kind) {
