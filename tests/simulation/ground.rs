@@ -384,18 +384,22 @@ impl Ground {
     /// their workers have. So where the clock was set, their times are by what it was before, unless it was set forwards so far
     /// that as much seems to have passed.
     fn time_of(&self, state: &Locked, steps: &[Step]) -> Timestamp {
-        let is_given = |step: &Step| {
-            let claimed = step.claimed.as_ref();
-            claimed.is_some_and(|row| (row.id, row.version) == (step.id, step.version))
-        };
         let since = |at| self.clock.instant().saturating_duration_since(at);
-        match state.heard {
-            Some((then, at))
-                if steps.iter().all(is_given)
+        let is_given = |step: &Step, reckoned: Timestamp| {
+            step.claimed.as_ref().is_some_and(|row| {
+                // After the lease that it was claimed under the row is read.
+                let holds = row.wake_at.is_some_and(|lease_until| lease_until > reckoned);
+                holds && (row.id, row.version) == (step.id, step.version)
+            })
+        };
+        let reckoned = state.heard.map(|(then, at)| (then, at, then.after(since(at))));
+        match reckoned {
+            Some((then, at, reckoned))
+                if steps.iter().all(|step| is_given(step, reckoned))
                     && since(at) < Duration::from_secs(2)
                     && self.clock.now().millis_since(then) < 2_000 =>
             {
-                then.after(since(at))
+                reckoned
             }
             _ => self.clock.now(),
         }
