@@ -45,15 +45,15 @@ pub(super) async fn enter(
         Ok(received) => received,
         Err(problem) => return problem.into_response(),
     };
-    let of_array = of_array(&body);
+    let own = (held.of)(&app).of(&caller);
+    let (share, least) = match of_array(&body) {
+        Some(least) => (&uploads, least),
+        None => (&own, least),
+    };
     let has_room = match &mut kept {
-        Some(kept) => uploads.grow(kept, of_array.unwrap_or(least)).await,
-        None if let Some(least) = of_array => {
-            kept = uploads.hold(least).await;
-            kept.is_some()
-        }
+        Some(kept) => uploads.grow(kept, least).await,
         None => {
-            kept = (held.of)(&app).of(&caller).hold(least).await;
+            kept = share.hold(least).await;
             kept.is_some()
         }
     };
