@@ -1,5 +1,6 @@
 //! The one door through which time, chance and concurrency enter.
 
+pub(crate) mod background;
 pub(crate) mod backoff;
 pub(crate) mod hidden;
 mod moment;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 
-use crate::clock::{Clock, Moment, Spawned};
+use crate::clock::background::Background;
+use crate::clock::{Clock, Moment};
 use crate::store::{Paused, Store, paused, unanswered};
 use crate::{Error, Kind, Timestamp, defaults};
 
@@ -18,7 +19,7 @@ pub(crate) struct Pauses {
     /// One asks on behalf of all.
     asking: tokio::sync::Mutex<()>,
     /// The removal of pauses that are over.
-    removing: Mutex<Option<Spawned>>,
+    removing: Background,
 }
 
 #[derive(Debug, Default)]
@@ -64,11 +65,9 @@ impl Pauses {
     pub(crate) async fn all(&self, store: &Arc<dyn Store>, clock: &Clock) -> Result<Vec<Paused>, Error> {
         let (found, over) = paused::all(&**store).await?;
         if !over.is_empty() {
-            let mut removing = self.removing.lock().unwrap_or_else(PoisonError::into_inner);
-            if removing.as_ref().is_none_or(Spawned::has_ended) {
-                let store = Arc::clone(store);
-                *removing = Some(clock.spawn(async move { paused::remove(&*store, over).await }));
-            }
+            let store = Arc::clone(store);
+            self.removing
+                .keep(|| clock.spawn(async move { paused::remove(&*store, over).await }));
         }
         Ok(found)
     }

@@ -1,13 +1,14 @@
 //! Hears of rows that others have scheduled.
 
 use std::future::pending;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::sync::Notify;
 
-use crate::clock::{Clock, Spawned};
+use crate::clock::Clock;
+use crate::clock::background::Background;
 use crate::store::sql::{Away, LIVES_FOR};
 
 /// After how long it is tried again to listen.
@@ -25,8 +26,8 @@ pub(super) struct Listener {
     channel: Option<String>,
     clock: Clock,
     heard: Arc<Notify>,
-    /// Ends with the listener.
-    listening: OnceLock<Spawned>,
+    /// Ends with the listener, or with its runtime.
+    listening: Background,
 }
 
 impl Listener {
@@ -36,7 +37,7 @@ impl Listener {
             channel,
             clock,
             heard: Arc::default(),
-            listening: OnceLock::new(),
+            listening: Background::default(),
         }
     }
 
@@ -45,7 +46,7 @@ impl Listener {
         let Some(channel) = &self.channel else {
             return pending().await;
         };
-        self.listening.get_or_init(|| {
+        self.listening.keep(|| {
             let (options, channel) = (self.options.clone(), channel.clone());
             let (clock, heard) = (self.clock.clone(), Arc::clone(&self.heard));
             self.clock.spawn(async move {

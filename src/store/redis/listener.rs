@@ -1,14 +1,15 @@
 //! Hears of rows that other processes have written.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use super::idle::Idle;
 use super::shards::Shard;
-use crate::clock::{Clock, Spawned};
+use crate::clock::Clock;
+use crate::clock::background::Background;
 use crate::defaults;
 use crate::redis::{Address, MessageListener, Role, listen};
 use crate::task::timestamp::duration;
@@ -37,8 +38,8 @@ pub(super) struct Listener {
     channel: String,
     clock: Clock,
     heard: Arc<Heard>,
-    /// Ends with the listener.
-    listening: OnceLock<Spawned>,
+    /// Ends with the listener, or with its runtime.
+    listening: Background,
 }
 
 /// What has been heard.
@@ -64,7 +65,7 @@ impl Listener {
             channel,
             clock,
             heard: Arc::new(heard),
-            listening: OnceLock::new(),
+            listening: Background::default(),
         }
     }
 
@@ -90,7 +91,9 @@ impl Listener {
     }
 
     fn start(&self) {
-        self.listening.get_or_init(|| {
+        self.listening.keep(|| {
+            // What was said since the last runtime ended is missed.
+            self.heard.ends();
             let (address, channel) = (self.address.clone(), self.channel.clone());
             let heard = Arc::clone(&self.heard);
             self.clock

@@ -20,7 +20,7 @@ pub(super) struct Unreachable {
 
 impl Unreachable {
     pub(super) fn has(&self, shard: Shard) -> bool {
-        lock(&self.shards).contains_key(&shard)
+        is_tried(&lock(&self.shards), shard)
     }
 
     /// Adds a shard until `answers` says that it answers.
@@ -29,19 +29,27 @@ impl Unreachable {
         F: Future<Output = bool> + Send,
     {
         let shards = Arc::downgrade(&self.shards);
-        lock(&self.shards).entry(shard).or_insert_with(|| {
-            let pausing = clock.clone();
-            clock.spawn(async move {
+        let mut all = lock(&self.shards);
+        if is_tried(&all, shard) {
+            return;
+        }
+        let pausing = clock.clone();
+        let tries = clock.spawn(async move {
+            pausing.sleep(PAUSE).await;
+            while !answers().await {
                 pausing.sleep(PAUSE).await;
-                while !answers().await {
-                    pausing.sleep(PAUSE).await;
-                }
-                if let Some(shards) = shards.upgrade() {
-                    lock(&shards).remove(&shard);
-                }
-            })
+            }
+            if let Some(shards) = shards.upgrade() {
+                lock(&shards).remove(&shard);
+            }
         });
+        all.insert(shard, tries);
     }
+}
+
+/// Whether a shard is tried: tries end with their runtime, too.
+fn is_tried(shards: &HashMap<Shard, Spawned>, shard: Shard) -> bool {
+    shards.get(&shard).is_some_and(|tries| !tries.has_ended())
 }
 
 fn lock<T>(shards: &Mutex<T>) -> MutexGuard<'_, T> {

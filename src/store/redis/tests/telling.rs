@@ -40,6 +40,25 @@ async fn drain(store: &RedisStore) {
     {}
 }
 
+#[test]
+fn a_store_listens_in_the_runtime_of_each_caller() {
+    let server = RedisServer::start();
+    let store = open(&server, 1);
+    for _ in 0..2 {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(async {
+            let listener = &store.database.listener;
+            assert!(!listener.is_listening(), "that of the last runtime is gone");
+            let listens = async {
+                while !listener.is_listening() {
+                    store.notified().await;
+                }
+            };
+            soon("that it listens", listens).await;
+        });
+    }
+}
+
 #[tokio::test]
 async fn others_are_told_of_what_is_due_soon() {
     for shards in [1, 16] {
