@@ -6,6 +6,7 @@ use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
+use serde::de::IgnoredAny;
 
 use super::access::Caller;
 use super::body_with::BodyWith;
@@ -15,7 +16,7 @@ use super::{App, Shared, upload};
 
 /// What most requests hold: a task, which any of them may be answered with.
 pub(super) const A_TASK: usize = 1 << 20;
-/// How many tasks of an array are scheduled at once. Each may be answered with a task that is there.
+/// How many tasks of an array that may be there already are scheduled at once: each is read whole then.
 pub(super) const AT_ONCE: usize = 32;
 /// A shorter answer is left to the connection.
 const SHORT: usize = 64 << 10;
@@ -63,13 +64,14 @@ pub(super) async fn enter(
     }
 }
 
-/// What an array of tasks holds, if it is one: as many tasks as there may be in it, up to those that are scheduled at once.
+/// Returns what an array of tasks holds, if it is one: a task for each of its elements, up to those that are looked up at once.
 fn of_array(body: &[u8]) -> Option<usize> {
     if !body.trim_ascii_start().starts_with(b"[") {
         return None;
     }
-    let objects = body.iter().filter(|byte| **byte == b'{').take(AT_ONCE);
-    Some(objects.count().max(1) * A_TASK)
+    // What is no JSON is refused.
+    let tasks = serde_json::from_slice::<Vec<IgnoredAny>>(body).map_or(1, |all| all.len());
+    Some(tasks.clamp(1, AT_ONCE) * A_TASK)
 }
 
 /// Of requests that wait for what happens, only so many are let in that others find a connection too.
@@ -137,7 +139,9 @@ mod tests {
             (r#"{"kind": "k"}"#, None),
             ("[]", Some(1)),
             (r#" [{"kind": "k"}, {"kind": "k"}]"#, Some(2)),
-            (&format!("[{}]", "{},".repeat(10_000)), Some(AT_ONCE)),
+            (r#"[{"kind": "k", "payload": [{}, {}, "{,{"]}]"#, Some(1)),
+            (&format!("[{}{{}}]", "{},".repeat(10_000)), Some(AT_ONCE)),
+            ("[{}, {}", Some(1)),
         ] {
             assert_eq!(
                 of_array(body.as_bytes()),

@@ -7,7 +7,7 @@ use axum::extract::{Extension, Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use delayline::store::Target;
-use delayline::{NewTask, Scheduled, Task};
+use delayline::{NewTask, Scheduled, Task, defaults};
 use futures_util::future::join_all;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -226,15 +226,27 @@ async fn many(
     }
     let mut answers = Vec::with_capacity(tasks.len());
     let tasks = tasks.into_iter().enumerate();
-    let mut tasks = tasks.map(|(at, task)| (named(at), task));
-    loop {
-        let part: Vec<_> = tasks.by_ref().take(AT_ONCE).collect();
-        if part.is_empty() {
-            return Ok(Json(answers).into_response());
-        }
+    let mut tasks = tasks.map(|(at, task)| (named(at), task)).peekable();
+    while tasks.peek().is_some() {
+        let part = part(&mut tasks);
         let came = each(app, caller, within, part).await;
         answers.extend(came.into_iter().map(Each::from));
     }
+    Ok(Json(answers).into_response())
+}
+
+/// Takes as many tasks as are scheduled together: of those that may be there already, and are read then, only a few.
+fn part(tasks: impl Iterator<Item = (Option<Named>, TaskBody)>) -> Vec<(Option<Named>, TaskBody)> {
+    let mut part = Vec::new();
+    let mut read = 0;
+    for (named, task) in tasks.take(defaults::BATCH) {
+        read += usize::from(named.is_some() || task.key.is_some());
+        part.push((named, task));
+        if read == AT_ONCE {
+            break;
+        }
+    }
+    part
 }
 
 /// Schedules tasks, and says of each what came of it: those that cannot be used are refused, and the others scheduled.
@@ -279,4 +291,23 @@ async fn each(
 pub(super) enum OneOrEach {
     One(Box<Answered>),
     Each(Vec<Each>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_that_cannot_be_there_are_scheduled_more_at_once() {
+        let body = |with_key: bool| {
+            let key = with_key.then_some("1");
+            let body = serde_json::json!({"kind": "k", "key": key, "after": "1s"});
+            (None, serde_json::from_value::<TaskBody>(body).unwrap())
+        };
+        for (with_key, most) in [(true, AT_ONCE), (false, defaults::BATCH)] {
+            let mut tasks = (0..=defaults::BATCH).map(|_| body(with_key));
+            assert_eq!(part(&mut tasks).len(), most);
+            assert_eq!(tasks.count(), defaults::BATCH + 1 - most);
+        }
+    }
 }
