@@ -152,8 +152,9 @@ impl Serve {
             }
             _ => None,
         };
-        let delivering = Delivering {
+        let mut delivering = Delivering {
             claims: scheduler.claims().payload_bytes_in_all(config.http.memory())?,
+            shares: Default::default(),
             scheduler: scheduler.clone(),
             name: name.clone(),
             traces: traces.clone(),

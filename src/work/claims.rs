@@ -160,8 +160,7 @@ impl Claims {
     }
 
     /// Whether as many bytes of payloads are held as may be, by [all](Self::payload_bytes_in_all) or by this
-    /// [share](Self::share): then nothing is taken, whatever is
-    /// due.
+    /// [share](Self::share): then nothing is taken, whatever is due.
     pub fn is_full(&self) -> bool {
         !self.terms.budget.has_room()
     }

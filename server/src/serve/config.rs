@@ -173,7 +173,7 @@ impl Config {
     }
 
     #[cfg(test)]
-    fn parse(name: &str, text: &str) -> Result<Self, Mistake> {
+    pub(super) fn parse(name: &str, text: &str) -> Result<Self, Mistake> {
         sources::config(Some(File { name, text }), &[])
     }
 

@@ -1,6 +1,7 @@
 //! What delivers tasks as a configuration says: a worker, and the claims of those that are fetched.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use delayline::claims::Claims;
@@ -23,6 +24,8 @@ pub(super) struct Delivering {
     /// The process, as the rows name it.
     pub(super) name: String,
     pub(super) claims: Claims,
+    /// What each token claims by, where there are several. It outlives a reload, so that no token has more by one.
+    pub(super) shares: BTreeMap<String, Claims>,
     pub(super) traces: Traces,
     pub(super) test_clock: Option<Arc<TestClock>>,
     pub(super) is_demo: bool,
@@ -32,8 +35,8 @@ pub(super) struct Delivering {
 
 impl Delivering {
     /// The worker of the kinds that the server delivers itself, and what requests are answered by beside it.
-    pub(super) async fn by(&self, config: &Config) -> Result<(Worker, Current), Failure> {
-        let (mut claims, topics) = (self.claims.clone(), Arc::new(Topics::default()));
+    pub(super) async fn by(&mut self, config: &Config) -> Result<(Worker, Current), Failure> {
+        let (mut pulled, topics) = (Vec::new(), Arc::new(Topics::default()));
         let worker = Worker::new(&self.scheduler).name(&self.name);
         let mut worker = worker.stop_timeout(config.worker.stop_timeout.0);
         if self.test_clock.is_some() {
@@ -49,7 +52,7 @@ impl Delivering {
         } in kinds.iter().cloned()
         {
             match deliver {
-                Delivery::Pull => claims = claims.policy(kind, policy)?,
+                Delivery::Pull => pulled.push((kind, policy)),
                 Delivery::Topic(topic) => {
                     worker = forward(worker, config, kind, policy, topic, &self.traces, &topics).await?;
                 }
@@ -71,14 +74,31 @@ impl Delivering {
             .into_iter()
             .map(|kind| (kind.kind, kind.deliver.to_string()));
         let current = Current {
-            shares: shares(&claims, config)?,
-            claims,
+            shares: self.shares(config, &pulled)?,
+            claims: with_policies(&self.claims, &pulled)?,
             delivered: delivered.collect(),
             delivered_here: config.delivered_here(),
             of_gateway: config.gateway_kinds(),
             topics,
         };
         Ok((worker, current))
+    }
+
+    /// Returns what each token claims by, where there are several.
+    fn shares(
+        &mut self,
+        config: &Config,
+        pulled: &[(Kind, Policy)],
+    ) -> Result<BTreeMap<String, Claims>, Failure> {
+        let (tokens, mut shares) = (&config.http.tokens, BTreeMap::new());
+        for token in tokens.iter().filter(|_| tokens.len() > 1) {
+            let share = match self.shares.entry(token.get_ref().name.clone()) {
+                Entry::Occupied(kept) => kept.into_mut(),
+                Entry::Vacant(new) => new.insert(self.claims.share(config.http.memory().div_ceil(2))?),
+            };
+            shares.insert(token.get_ref().name.clone(), with_policies(share, pulled)?);
+        }
+        Ok(shares)
     }
 
     /// Has the tasks of a kind posted.
@@ -102,11 +122,12 @@ impl Delivering {
     }
 }
 
-/// What each token claims by, where there are several.
-fn shares(claims: &Claims, config: &Config) -> Result<BTreeMap<String, Claims>, Failure> {
-    let tokens = config.http.tokens.iter().filter(|_| config.http.tokens.len() > 1);
-    let share = |name: String| Ok((name, claims.share(config.http.memory().div_ceil(2))?));
-    tokens.map(|token| share(token.get_ref().name.clone())).collect()
+/// Claims with the policies of these kinds.
+fn with_policies(claims: &Claims, pulled: &[(Kind, Policy)]) -> Result<Claims, delayline::Error> {
+    let mut policies = pulled.iter().cloned();
+    policies.try_fold(claims.clone(), |claims, (kind, policy)| {
+        claims.policy(kind, policy)
+    })
 }
 
 /// Has the tasks of a kind published.
@@ -162,4 +183,54 @@ async fn forward(
     _: &Arc<Topics>,
 ) -> Result<Worker, Failure> {
     Err(super::open::not_built("rocketmq"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use delayline::NewTask;
+    use delayline::store::MemoryStore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_reload_gives_no_token_more() {
+        let scheduler = Scheduler::new(MemoryStore::new());
+        let mut delivering = Delivering {
+            claims: scheduler.claims(),
+            shares: BTreeMap::new(),
+            scheduler: scheduler.clone(),
+            name: "test".to_owned(),
+            traces: Traces::start(None).unwrap(),
+            test_clock: None,
+            is_demo: false,
+            #[cfg(feature = "rocketmq")]
+            publishing: None,
+        };
+        let token = |name: &str, digit: &str| {
+            let sha256 = digit.repeat(64);
+            format!("{{name = \"{name}\", sha256 = \"{sha256}\", may = [\"work\"]}}")
+        };
+        let file = format!(
+            "[http]\nbody_limit = 1\nmemory_limit = 2\ntokens = [{}, {}]\n[kinds.k]\ndeliver = \"pull\"",
+            token("a", "a"),
+            token("b", "b")
+        );
+        let config = Config::parse("test", &file).unwrap();
+        scheduler
+            .schedule(NewTask::new("k", &"12").after(Duration::ZERO))
+            .await
+            .unwrap();
+
+        let (_, before) = delivering.by(&config).await.unwrap();
+        let claimed = before.shares["a"]
+            .take(&["k".into()], 1, Duration::from_secs(1), "a")
+            .await
+            .unwrap();
+        assert_eq!(claimed.len(), 1);
+        let (_, after) = delivering.by(&config).await.unwrap();
+        let full = |current: &Current, name: &str| current.shares[name].is_full();
+        assert!(full(&before, "a") && full(&after, "a") && !full(&after, "b"));
+    }
 }

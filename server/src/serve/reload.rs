@@ -96,7 +96,7 @@ impl Running {
         }
     }
 
-    async fn next(&self) -> Result<Option<(Next, Changes)>, Refused> {
+    async fn next(&mut self) -> Result<Option<(Next, Changes)>, Refused> {
         let config = self.source.read()?;
         let changes = self.config.changes(&config);
         if !changes.restart.is_empty() {
