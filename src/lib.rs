@@ -1,17 +1,42 @@
-#![cfg_attr(
-    all(feature = "mysql", feature = "postgres", feature = "redis", feature = "rocketmq", feature = "sqlite"),
-    doc = include_str!("../README.md")
-)]
-#![cfg_attr(
-    not(all(
-        feature = "mysql",
-        feature = "postgres",
-        feature = "redis",
-        feature = "rocketmq",
-        feature = "sqlite"
-    )),
-    doc = "Delayed tasks with any delay, on RocketMQ, Redis or just your database. The whole page is shown with all features on."
-)]
+//! Runs tasks after any delay, on RocketMQ, Redis or just the database that you have.
+//!
+//! A [`Scheduler`] writes a task as a row of a [store], and moves it, cancels it or has it run now with a definite
+//! [`Answer`]. A [`Worker`] claims the rows that are due and calls a handler for each. Between them
+//! [backends](backend) carry *wake-ups*, which say that it may be time to read a row; without one the store itself is
+//! read ahead into a timing wheel. Only the row decides.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use delayline::store::MemoryStore;
+//! use delayline::{Context, Error, Failure, NewTask, Outcome, Scheduler, Worker};
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), Error> {
+//!     let scheduler = Scheduler::new(MemoryStore::new());
+//!     let task = NewTask::new("order.cancel", &42).key("order 42").after(Duration::from_secs(5));
+//!     scheduler.schedule(task).await?;
+//!     Worker::new(&scheduler).handle("order.cancel", cancel).run().await
+//! }
+//!
+//! async fn cancel(order: u64, context: Context) -> Result<Outcome, Failure> {
+//!     println!("order {order} was not paid: cancelled {:?} after its time", context.lateness());
+//!     Ok(Outcome::Done)
+//! }
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | [`store`] | where rows are: SQLite, PostgreSQL, MySQL, Redis, memory, or a table of your own |
+//! | [`backend`] | what carries wake-ups: RocketMQ's levels, Redis, a wheel, or one of your own |
+//! | [`claims`] | workers that fetch their tasks, such as those of another language |
+//! | [`expected`] | tasks that follow a time in your own rows |
+//! | [`history`], [`stats`] | what became of a task, and how late tasks start |
+//!
+//! Features: `sqlite` (on by default), `postgres`, `mysql` and `redis`, a store each; `rocketmq`, and `redis` again, the
+//! carriers; `sql-tls`, `rocketmq-tls` and `redis-tls`; `testing`, the conformance suites; `full`. The README of the repository
+//! begins with whole programs, and its `docs` have a page for each store and carrier, and one with what is promised.
+
 // The RocketMQ client's types are nested deeply; they stay inside the crate, so callers do not need this limit.
 #![cfg_attr(feature = "rocketmq", recursion_limit = "512")]
 
@@ -34,7 +59,7 @@ mod task;
 pub mod testing;
 mod work;
 
-/// Compiles the code of the pages in `docs/`, like that of `README.md`.
+/// Compiles the code of `README.md` and of the pages in `docs/`.
 #[cfg(all(
     doctest,
     feature = "mysql",
@@ -44,6 +69,8 @@ mod work;
     feature = "sqlite"
 ))]
 mod pages {
+    #[doc = include_str!("../README.md")]
+    mod readme {}
     #[doc = include_str!("../docs/a-table-of-your-own.md")]
     mod a_table_of_your_own {}
     #[doc = include_str!("../docs/databases.md")]
