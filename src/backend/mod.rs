@@ -1,6 +1,5 @@
 //! Carries wake-ups: the trait, and its implementations.
 
-mod due_wake;
 mod in_process;
 mod levels;
 mod look_ahead;
@@ -9,7 +8,6 @@ mod redis;
 #[cfg(feature = "rocketmq")]
 mod rocketmq;
 mod timing_wheel;
-mod wake;
 mod wheel;
 mod woken_by;
 
@@ -18,18 +16,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-pub(crate) use self::due_wake::DueWake;
 pub use self::levels::LevelsBackend;
 pub(crate) use self::look_ahead::{LookAhead, NAME as LOOK_AHEAD};
 #[cfg(feature = "redis")]
 pub use self::redis::{RedisBackend, RedisBackendBuilder, RedisCheckup, ShardCheckup};
 #[cfg(feature = "rocketmq")]
 pub use self::rocketmq::{RocketMqBackend, RocketMqTimers};
-pub use self::wake::Wake;
 pub use self::wheel::WheelBackend;
 pub use self::woken_by::WokenBy;
 use crate::Error;
 pub use crate::delay::reach::{Delays, Reach};
+pub use crate::task::wake::Wake;
 
 /// Carries wake-ups from a moment to a later one.
 ///

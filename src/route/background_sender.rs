@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::backend::DueWake;
 use crate::backend::Wake;
 use crate::clock::{Clock, Spawned};
 use crate::defaults;
 use crate::observe::metrics::wakeups;
 use crate::route::router::Router;
 use crate::stats::Counters;
+use crate::task::due_wake::DueWake;
 
 /// Sends wake-ups in the background, in batches, with a bounded queue.
 #[derive(Debug)]

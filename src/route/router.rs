@@ -8,13 +8,14 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tracing::{debug, info, warn};
 
-use crate::backend::{Backend, Departure, DueWake, LookAhead, Reach, SendError, Wake, WokenBy};
+use crate::backend::{Backend, Departure, LookAhead, Reach, SendError, Wake, WokenBy};
 use crate::clock::Clock;
 use crate::delay::{Hop, Route, Routing, route};
 use crate::history::Leg;
 use crate::observe::metrics::wakeups;
 use crate::route::failure_counter::FailureCounter;
 use crate::stats::Counters;
+use crate::task::due_wake::DueWake;
 use crate::{Error, Kind, defaults};
 
 /// How many hops of a route are shown at the most.

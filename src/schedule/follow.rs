@@ -1,9 +1,9 @@
 //! Collects the wake-ups that follow from a verb.
 
-use crate::backend::DueWake;
 use crate::backend::Wake;
 use crate::store::receipt::Follow;
 use crate::store::store_time::Heard;
+use crate::task::due_wake::DueWake;
 use crate::{Answer, Scheduled, State, Task};
 
 impl Follow {

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 
-use crate::backend::DueWake;
 use crate::clock::{Clock, Spawned};
 use crate::expected::Check;
 use crate::observe::events::Teller;
+use crate::observe::failure_log::FailureLog;
 use crate::observe::metrics::{self, Metrics};
 use crate::route::background_sender::BackgroundSender;
 use crate::route::router::Router;
@@ -20,7 +20,7 @@ use crate::store::receipt::Follow;
 use crate::store::store_time::{Heard, StoreTime};
 use crate::store::{Ending, Histories, Keep, Store};
 use crate::task::claim_id::ClaimId;
-use crate::work::failure_log::FailureLog;
+use crate::task::due_wake::DueWake;
 use crate::{Error, Kind, State, Task, defaults};
 
 /// The store, the router, the clocks and the queues that a scheduler and its workers go by.

@@ -33,8 +33,8 @@ use super::table::Table;
 use super::{
     Change, Claim, Guarded, Keep, Looked, NewRow, Noted, Page, Renewal, Stamped, Step, Store, Sweep, Target,
 };
-use crate::backend::Wake;
 use crate::clock::Clock;
+use crate::task::wake::Wake;
 use crate::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp};
 
 /// Makes a [`Store`] of a [`Table`].

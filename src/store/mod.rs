@@ -74,9 +74,9 @@ pub(crate) use self::rules::ended;
 pub use self::sqlite::{SqliteBuilder, SqliteStore};
 pub use self::step::{Ending, Event, Step};
 pub use self::transaction::Transaction;
-use crate::backend::Wake;
 pub use crate::task::page::Page;
 pub use crate::task::target::{Action, Expect, Target};
+use crate::task::wake::Wake;
 pub use crate::task::when::When;
 use crate::{Answer, Error, Key, Kind, Scheduled, State, Task, TaskId, Timestamp};
 

@@ -1,7 +1,8 @@
 //! What is left to do once a transaction of the service's own has committed.
 
 use crate::Error;
-use crate::backend::{DueWake, Wake};
+use crate::task::due_wake::DueWake;
+use crate::task::wake::Wake;
 
 /// The answer of a verb within a transaction, and the wake-ups that follow from it: given to
 /// [`Scheduler::committed`](crate::Scheduler::committed) after the commit, and dropped after a rollback.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Histories;
-use crate::backend::Wake;
 use crate::task::timestamp::millis;
+use crate::task::wake::Wake;
 use crate::{Key, Kind, Task, TaskId, Timestamp, defaults};
 
 /// Asks for rows: says for which owner, for how long, and how many of which kinds.

@@ -3,6 +3,7 @@
 pub(crate) mod answer;
 pub(crate) mod claim_id;
 pub mod defaults;
+pub(crate) mod due_wake;
 pub(crate) mod edit;
 pub(crate) mod error;
 pub(crate) mod new_task;
@@ -10,6 +11,7 @@ pub(crate) mod page;
 pub(crate) mod shift;
 pub(crate) mod target;
 pub(crate) mod timestamp;
+pub(crate) mod wake;
 pub(crate) mod when;
 
 use std::collections::BTreeMap;

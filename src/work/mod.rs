@@ -4,7 +4,6 @@ pub(crate) mod budget;
 pub(crate) mod claimant;
 pub mod claims;
 pub mod expected;
-pub(crate) mod failure_log;
 pub(crate) mod handler;
 pub(crate) mod lost_answer;
 pub(crate) mod panics;

@@ -5,11 +5,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::error;
 
-use crate::backend::DueWake;
 use crate::backend::Wake;
 use crate::clock::instant_after;
 use crate::schedule::kernel::Kernel;
 use crate::store::Ending;
+use crate::task::due_wake::DueWake;
 use crate::task::timestamp::millis;
 use crate::work::retry::Policy;
 use crate::{Failure, Outcome, Task, Timestamp};

@@ -8,11 +8,11 @@ use tracing::{debug, error};
 use super::loaded::unreadable;
 use super::patience::UNREADABLE_TRIES;
 use super::table_engine::TableEngine;
-use crate::backend::Wake;
 use crate::store::rows::Rows;
 use crate::store::rules::Capacity;
 use crate::store::table::{By, Columns, Found, Range, Start, Table, Unreadable, Which};
 use crate::store::{Claim, Looked, Page, Paused, Pending, Stamped, Target};
+use crate::task::wake::Wake;
 use crate::{Error, State, Task, TaskId};
 
 impl<T: Table> TableEngine<T> {

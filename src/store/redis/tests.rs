@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use self::redis_server::RedisServer;
 use super::RedisStore;
-use crate::backend::Wake;
 use crate::store::{Change, Claim, Ending, Expect, Guarded, NewRow, Renewal, Step, Store, Sweep, Verb, When};
+use crate::task::wake::Wake;
 use crate::{Answer, Scheduled, State, Task, TaskId};
 
 const KIND: &str = "order.cancel";

@@ -10,13 +10,13 @@ use super::attempt::Attempt;
 use super::engine::{Engine, Reserved};
 use super::lease::Lease;
 use super::pausing;
-use crate::backend::DueWake;
 use crate::backend::{Arrival, Backend, Wake, WokenBy};
 use crate::clock::Moment;
 use crate::observe::metrics::wakeups;
 use crate::schedule::noting::Way;
 use crate::store::store_time::{Heard, Reading};
 use crate::store::{Claim, Guarded, Looked, Pending, Step};
+use crate::task::due_wake::DueWake;
 use crate::{Error, Kind, Task, TaskId, defaults};
 
 /// How many receive from a backend at once: what arrives while the store is asked about others need not wait for that.

@@ -12,12 +12,12 @@ use super::check_queue::{Asked, CheckQueue};
 use super::engine::Engine;
 use super::lane::Lane;
 use super::settle::{Finished, Settled};
-use crate::backend::DueWake;
 use crate::expected::{Course, Expected};
 use crate::schedule::follow::due_wake;
 use crate::schedule::noting::Way;
 use crate::store::store_time::Heard;
 use crate::store::{Change, Ending, Expect, Note, Pending, Target, Verb, When};
+use crate::task::due_wake::DueWake;
 use crate::work::verdict::shortened;
 use crate::{Answer, Error, State, Timestamp, defaults};
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::rows::{LEASE, cancel, claim, id, named, new_row};
-use crate::backend::Wake;
 use crate::store::{Ahead, Claim, Ending, Guarded, NewRow, Page, Renewal, Step, Store, Sweep};
+use crate::task::wake::Wake;
 use crate::{Answer, Kind, Scheduled, State, TaskId};
 
 /// A database of a test's own, in which rows can be edited by hand.

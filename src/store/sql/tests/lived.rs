@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::backend::Wake;
 use crate::store::{
     Ahead, Change, Claim, Ending, Expect, Guarded, History, NewRow, Note, Page, Renewal, Step, Store, Sweep,
     Target, Transaction, Verb, When,
 };
+use crate::task::wake::Wake;
 use crate::{Answer, Kind, Scheduled, State, TaskId};
 
 const LONG: Duration = Duration::from_secs(3_600);

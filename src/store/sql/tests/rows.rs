@@ -3,10 +3,10 @@
 use std::future::Future;
 use std::time::Duration;
 
-use crate::backend::Wake;
 use crate::store::{Change, Claim, Expect, NewRow, Target, Verb, When};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 use crate::store::{Ending, Renewal, Step};
+use crate::task::wake::Wake;
 use crate::{Kind, TaskId};
 
 pub(in crate::store) const LEASE: Duration = Duration::from_secs(30);

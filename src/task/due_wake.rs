@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Wake;
-use crate::task::timestamp::{duration, millis};
+use super::timestamp::{duration, millis};
+use super::wake::Wake;
 
 /// A wake-up on its way, and when its task is due by the monotonic clock.
 #[derive(Clone, Debug)]
