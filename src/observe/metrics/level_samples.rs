@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::Stopwatch;
 use super::brokers::level_was_late;
 use crate::TaskId;
-use crate::backend::Wake;
+use crate::task::wake::Wake;
 
 /// The least time between two samples of a level; and of a longer level there are so many in its delay.
 const LEAST_PAUSE: Duration = Duration::from_secs(1);
