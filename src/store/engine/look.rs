@@ -33,9 +33,13 @@ impl<T: Table> TableEngine<T> {
         // Why the others are not.
         let claimed: BTreeSet<TaskId> = looked.claimed.iter().map(|row| row.id).collect();
         let left: Vec<_> = wakes.iter().filter(|wake| !claimed.contains(&wake.id)).collect();
-        looked.stale = wakes.len() - looked.claimed.len();
         let ids: Vec<_> = left.iter().map(|wake| wake.id).collect();
-        let read = self.table.read(&ids, &[], Columns::Lean).await?;
+        let read = self.table.read(&ids, &[], Columns::Lean).await;
+        let Some(read) = self.more(&looked.claimed, read)? else {
+            let now = claimed_at.unwrap_or_default();
+            return Ok(Stamped { now, found: looked });
+        };
+        looked.stale = left.len();
         let now = claimed_at.unwrap_or(read.now);
         looked.claimed.iter().for_each(|row| capacity.take_room(row));
         let mut rows: BTreeMap<_, _> = read.found.rows.iter().map(|row| (row.id, row)).collect();
@@ -70,7 +74,11 @@ impl<T: Table> TableEngine<T> {
             let mut capacity = Capacity::new(claim);
             rows.iter().for_each(|row| capacity.take_room(row));
             capacity.leave(&mut left);
-            found = self.claim_in_table(Which::Due, &left).await?.found;
+            let claimed = self.claim_in_table(Which::Due, &left).await;
+            let Some(more) = self.more(&rows, claimed)? else {
+                break;
+            };
+            found = more.found;
             rows.append(&mut found.rows);
         }
         rows.sort_by_key(|row| (row.due_at, row.id));
@@ -96,17 +104,25 @@ impl<T: Table> TableEngine<T> {
         if other.bytes == 0 {
             return Ok(first);
         }
-        match self.table.claim(which, &other).await {
-            Ok(second) => Ok(Stamped {
+        let second = self.table.claim(which, &other).await;
+        Ok(match self.more(&first.found.rows, second)? {
+            Some(second) => Stamped {
                 now: second.now,
                 found: first.found.and(second.found),
-            }),
-            // What was claimed first must not wait for the end of its lease.
-            Err(error) if !first.found.rows.is_empty() => {
-                debug!(store = self.table.name(), %error, "fewer due tasks were claimed than there was room for");
-                Ok(first)
+            },
+            None => first,
+        })
+    }
+
+    /// What a try for more has given; nothing if it failed after rows were claimed, which must not wait for the end of their
+    /// lease.
+    fn more<A>(&self, claimed: &[Task], tried: Result<A, Error>) -> Result<Option<A>, Error> {
+        match tried {
+            Err(error) if !claimed.is_empty() => {
+                debug!(store = self.table.name(), %error, "fewer due tasks were claimed than there may be");
+                Ok(None)
             }
-            Err(error) => Err(error),
+            tried => tried.map(Some),
         }
     }
 

@@ -60,6 +60,17 @@ impl Meddled {
         }
     }
 
+    fn may_read(&self) -> Result<(), Error> {
+        if let Some(left) = &mut *self.others.reads_left.lock().unwrap() {
+            *left = left.checked_sub(1).ok_or_else(|| Error::Store {
+                store: "meddled",
+                transient: false,
+                source: "it may not be read any more".into(),
+            })?;
+        }
+        Ok(())
+    }
+
     fn sound(&self, mut found: Found) -> Found {
         let spoilt = self.others.unreadable.lock().unwrap();
         let (rows, spoilt): (Vec<_>, Vec<_>) =
@@ -94,19 +105,14 @@ impl Table for Meddled {
         columns: Columns,
     ) -> Result<Stamped<Found>, Error> {
         *self.others.reads.lock().unwrap() += 1;
-        if let Some(left) = &mut *self.others.reads_left.lock().unwrap() {
-            *left = left.checked_sub(1).ok_or_else(|| Error::Store {
-                store: "meddled",
-                transient: false,
-                source: "it may not be read any more".into(),
-            })?;
-        }
+        self.may_read()?;
         let Stamped { now, found } = self.rows.read(ids, keys, columns).await?;
         let found = self.sound(found);
         Ok(Stamped { now, found })
     }
 
     async fn range(&self, ranges: &[Range], columns: Columns) -> Result<Stamped<Vec<Found>>, Error> {
+        self.may_read()?;
         let Stamped { now, found } = self.rows.range(ranges, columns).await?;
         self.in_time(&found).await;
         let found = found.into_iter().map(|found| self.sound(found)).collect();

@@ -92,3 +92,40 @@ async fn a_row_that_cannot_be_read_is_an_error_only_for_calls_that_name_it() {
     assert_eq!(came, [Guarded::Blocked, Guarded::Done]);
     assert!(fixture.engine.find(&id(1).into()).await.is_err());
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_claimed_is_given_though_a_try_for_more_fails() {
+    let fixture = Fixture::new(Duration::ZERO).await;
+    fixture.others.unreadable.lock().unwrap().insert(id(1));
+    // A claim is one reading, and another one is to find what is behind the row that cannot be read.
+    *fixture.others.reads_left.lock().unwrap() = Some(1);
+    let claimed = fixture.claimed(LONG).await;
+    assert_eq!(
+        claimed.iter().map(|row| row.id).collect::<Vec<_>>(),
+        [id(2), id(3)]
+    );
+    // With nothing claimed it is an error.
+    fixture.engine.ready(&claim(LONG)).await.unwrap_err();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_claimed_is_given_though_nothing_is_known_of_other_wake_ups() {
+    let fixture = Fixture::new(Duration::ZERO).await;
+    let wakes = [(1, 1), (2, 1), (3, 9)].map(|(number, version)| Wake {
+        id: id(number),
+        kind: "k".into(),
+        version,
+    });
+    *fixture.others.reads_left.lock().unwrap() = Some(1);
+    let looked = fixture.engine.arrive(&wakes, &claim(LONG)).await.unwrap().found;
+    assert_eq!(
+        looked.claimed.iter().map(|row| row.id).collect::<Vec<_>>(),
+        [id(1), id(2)]
+    );
+    assert_eq!(looked.stale, 0);
+    fixture
+        .engine
+        .arrive(&wakes[2..], &claim(LONG))
+        .await
+        .unwrap_err();
+}
