@@ -158,6 +158,9 @@ pub trait Store: Debug + Send + Sync {
 
     /// Takes steps, each if its row is still of that version and in the state that its [`Event`] needs; says of each, in
     /// the order given, what came of it.
+    ///
+    /// The steps may be of many callers, and an error of the call is told to all of them, also a permanent one. So a row that
+    /// cannot be written is no error where there are others, but [`Guarded::Blocked`]. The same for [`renew`](Self::renew).
     async fn advance(&self, steps: &[Step]) -> Result<Vec<Guarded>, Error>;
 
     /// Moves the end of leases to `lease` from now, each if the row is still running and of that version, also where it

@@ -16,7 +16,9 @@ use crate::{Error, Key, Kind, State, Task, TaskId, Timestamp};
 /// wait for a row that another transaction has locked: it says so, and the engine asks again.
 ///
 /// Times are milliseconds UTC by the table's own clock, which is read in the call itself. An error of a call means that
-/// nothing is known of any of its rows; it is transient where the same call may succeed later. A call may be dropped half-way.
+/// nothing is known of any of its rows, which may be of many callers: all of them get it. So one row that the database refuses
+/// is no error of the call, but [`Outcome::Refused`]. An error is transient where the same call may succeed later. A call may
+/// be dropped half-way.
 ///
 /// The conformance suite in `delayline::testing` (feature `testing`) holds an implementation to this page; one with its test is
 /// the example `own_table`, and `docs/a-table-of-your-own.md` says where to begin. It is written under
