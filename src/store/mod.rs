@@ -171,7 +171,7 @@ pub trait Store: Debug + Send + Sync {
     async fn find(&self, target: &Target) -> Result<Option<Task>, Error>;
 
     /// A page of rows of one kind and one state, by due time and id. What cannot be read is left out, but for a row of
-    /// [`Paused::KIND`], which is an error: a pause must not be missed.
+    /// [`Paused::KIND`], which is an error, and a transient one: a pause must not be missed.
     async fn list(&self, page: &Page) -> Result<Vec<Task>, Error>;
 
     /// The kinds of which there are rows in a state, in their order by bytes: up to `limit` after one of them.

@@ -39,6 +39,11 @@ impl Refusal {
     pub(crate) fn for_caller(&self) -> String {
         match self {
             Self::Error(error) if error.is_invalid() => error.to_string(),
+            // Nothing of it is secret, and the caller may be the operator who is to mend it.
+            Self::Error(error) if is_unreadable_pause(error) => {
+                tracing::warn!(%error, "a request could not be answered; its caller is to try again");
+                error.to_string()
+            }
             Self::Error(error) if error.is_transient() => {
                 tracing::warn!(%error, "a request could not be answered; its caller is to try again");
                 "the store does not answer; what was asked for may have been done or not: ask again"
@@ -51,4 +56,13 @@ impl Refusal {
             refusal => refusal.to_string(),
         }
     }
+}
+
+/// Whether a pause cannot be read, which is told by the text alone: what a server said to a store does not begin so.
+fn is_unreadable_pause(error: &Error) -> bool {
+    let Error::Store { source, .. } = error else {
+        return false;
+    };
+    let said = source.to_string();
+    said.starts_with("the row ") && said.contains(" of kind delayline.paused ")
 }

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::store::Target;
 use crate::store::rows::Rows;
 use crate::store::table::{Found, Outcome, Table, Unreadable, Write, lean};
+use crate::store::{Paused, Target};
 use crate::{Error, Key, Kind, State, Task, TaskId};
 
 /// Rows over which a batch is decided in memory, row after row as one by one.
@@ -119,10 +119,46 @@ impl Loaded {
 }
 
 /// The error of a call that means a row that cannot be read.
-pub(super) fn unreadable(store: &'static str, unreadable: &Unreadable) -> Error {
+pub(super) fn unreadable(store: &'static str, row: &Unreadable) -> Error {
+    let is_of_pauses = |(kind, _): &(Kind, Key)| kind.as_str() == Paused::KIND;
+    let source = match row.is_away {
+        true => format!("the row cannot be read: {}", row.why),
+        false if row.is_live && row.key.as_ref().is_some_and(is_of_pauses) => {
+            return unreadable_pause(store, row);
+        }
+        false => format!(
+            "the row {} cannot be read; repair or remove it in the database: {}",
+            digits(row),
+            row.why
+        ),
+    };
     Error::Store {
         store,
-        transient: unreadable.is_away,
-        source: format!("the row cannot be read: {}", unreadable.why).into(),
+        transient: row.is_away,
+        source: source.into(),
     }
+}
+
+/// The error of a call that needs to know of a pause that cannot be read. It is transient, as the same call succeeds once a
+/// person has been there: until then all wait, and no worker gives up.
+pub(super) fn unreadable_pause(store: &'static str, row: &Unreadable) -> Error {
+    // The server knows it by `the row … of kind …`, and passes it on to its callers.
+    let source = format!(
+        "the row {} of kind {} pauses a kind and cannot be read, so which kinds are paused is not known, and no task of any \
+         kind starts: repair or remove that row in the database by hand: {}",
+        digits(row),
+        Paused::KIND,
+        row.why
+    );
+    Error::Store {
+        store,
+        transient: true,
+        source: source.into(),
+    }
+}
+
+/// By what people find a row: its id, or else what its table has in the place of one.
+pub(super) fn digits(row: &Unreadable) -> String {
+    let bytes = row.id.as_ref().map_or(&row.row[..], |id| id.as_bytes());
+    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use tracing::{debug, error};
 
-use super::loaded::unreadable;
+use super::loaded::{digits, unreadable, unreadable_pause};
 use super::patience::UNREADABLE_TRIES;
 use super::table_engine::TableEngine;
 use crate::store::rows::Rows;
@@ -190,26 +190,5 @@ impl<T: Table> TableEngine<T> {
         }
         found.rows.truncate(page.limit);
         Ok(found.rows)
-    }
-}
-
-/// By what its table finds a row, for people.
-fn digits(row: &Unreadable) -> String {
-    row.row.iter().map(|byte| format!("{byte:02X}")).collect()
-}
-
-/// The error of a list of pauses with one that cannot be read.
-fn unreadable_pause(store: &'static str, row: &Unreadable) -> Error {
-    Error::Store {
-        store,
-        transient: row.is_away,
-        source: format!(
-            "the row {} of kind {} pauses a kind and cannot be read, so which kinds are paused is not known; repair or \
-             remove it: {}",
-            digits(row),
-            Paused::KIND,
-            row.why
-        )
-        .into(),
     }
 }

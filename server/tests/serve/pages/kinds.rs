@@ -145,3 +145,59 @@ async fn no_form_changes_a_pause() {
     let resumed = browser.post("/kinds/resume", &[("kind", "k")]).await;
     assert_eq!(resumed.status, StatusCode::SEE_OTHER);
 }
+
+#[cfg(feature = "sqlite")]
+#[tokio::test]
+async fn a_pause_that_cannot_be_read_says_how_to_get_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tasks.db");
+    let config = format!("[store]\nurl = \"sqlite:{}\"\n{ANY_PORT}", file.display());
+    let server = Server::configured(&config);
+    server
+        .put("/v1/tasks/other/1", json!({"after": "0s"}))
+        .await
+        .is(201, "new");
+    let paused = server.post("/v1/kinds/report/pause", json!({})).await;
+    assert_eq!(paused.status.as_u16(), 200);
+    let rows = sqlx::SqlitePool::connect(file.to_str().unwrap()).await.unwrap();
+    let change = async |sql: &str| {
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
+            .execute(&rows)
+            .await
+            .unwrap()
+    };
+    change("UPDATE delayline_tasks SET headers = 'x' WHERE kind = 'delayline.paused'").await;
+    // The server may start what is due for as long as it knows of the pauses from before.
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+
+    let refused = server.get("/v1/kinds").await;
+    let said = refused.body["detail"].as_str().unwrap().to_owned();
+    let (_, digits) = said.split_once("the row ").unwrap();
+    let (digits, _) = digits.split_once(' ').unwrap();
+    assert_eq!(digits.len(), 32, "{said}");
+    let take = json!({"kinds": ["other"], "max": 10, "wait": "1s"});
+    for refused in [
+        refused,
+        server.get("/v1/tasks/other/1?explain=1").await,
+        server.post("/v1/claims", take.clone()).await,
+        server.post("/v1/kinds/report/resume", json!({})).await,
+        server.post("/v1/kinds/report/pause", json!({})).await,
+    ] {
+        refused.refuses(503, &said);
+    }
+    let browser = Browser::new(&server);
+    for path in ["/", "/kinds"] {
+        let page = browser.get(path).await;
+        assert_eq!(page.status, 503, "{path}");
+        page.says(&said);
+    }
+
+    // As docs/databases.md has it.
+    change(&format!(
+        "DELETE FROM delayline_tasks WHERE kind = 'delayline.paused' AND hex(id) = '{digits}'"
+    ))
+    .await;
+    let taken = server.post("/v1/claims", take).await.body;
+    assert_eq!(taken["claims"].as_array().unwrap().len(), 1);
+    assert_eq!(server.get("/v1/kinds").await.status.as_u16(), 200);
+}

@@ -38,6 +38,10 @@ impl Edited for Fixture {
     fn is(id: TaskId) -> String {
         format!("id = UNHEX('{}')", hex(id.as_bytes()))
     }
+
+    fn has(digits: &str) -> String {
+        format!("id = X'{digits}'")
+    }
 }
 
 corrupt_rows!(Fixture);

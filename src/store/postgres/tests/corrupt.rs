@@ -49,6 +49,10 @@ impl Edited for Fixture {
     fn is(id: TaskId) -> String {
         format!("id = '{}'", uuid::Uuid::from_bytes(*id.as_bytes()))
     }
+
+    fn has(digits: &str) -> String {
+        format!("id = '{digits}'")
+    }
 }
 
 corrupt_rows!(Fixture);

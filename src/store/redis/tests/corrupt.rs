@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::consistent::{ask, tag};
+use super::consistent::{self, ask, tag};
 use super::*;
 use crate::store::redis::codec;
 use crate::store::{Ahead, Target};
@@ -251,5 +251,53 @@ proptest! {
         drop(codec::task(id(1), &bytes, b""));
         drop(codec::task(id(1), b"", &bytes));
         drop(codec::lean(id(1), &bytes));
+    }
+}
+
+/// What `docs/redis.md` has for a pause that cannot be read.
+const REMOVE: &str = "
+    local id = string.gsub(ARGV[1], '%x%x', function(two) return string.char(tonumber(two, 16)) end)
+    for _, name in ipairs({'payloads', 'notes'}) do redis.call('HDEL', KEYS[1] .. ':' .. name, id) end
+    return {redis.call('ZREM', KEYS[1] .. ':due:0:delayline.paused', id), redis.call('HDEL', KEYS[1] .. ':rows', id)}";
+
+#[tokio::test]
+async fn a_pause_that_cannot_be_read_is_found_by_what_its_errors_say() {
+    for shards in [1, 4] {
+        let server = RedisServer::start();
+        let store = open(&server, shards);
+        let scheduler = crate::Scheduler::new(store.clone());
+        scheduler.pause("k", None, "the bank is down").await.unwrap();
+        let mut admin = server.admin();
+        let find = |admin: &mut redis::Connection, shard: u16| {
+            let rows = consistent::hash(admin, shard, "rows");
+            rows.into_iter().next().map(|(id, _)| (shard, id))
+        };
+        let (shard, id) = (0..shards).find_map(|shard| find(&mut admin, shard)).unwrap();
+        set(&mut admin, &format!("{}:rows", tag(shard)), &id, b"no row");
+        let error = scheduler.paused().await.unwrap_err();
+        assert!(error.is_transient());
+        let error = error.to_string();
+        for refused in [
+            scheduler.resume("k").await.unwrap_err(),
+            scheduler.pause("k", None, "anew").await.unwrap_err(),
+        ] {
+            assert!(refused.is_transient());
+            assert_eq!(refused.to_string(), error);
+        }
+        let (_, digits) = error.split_once("the row ").unwrap();
+        let (digits, _) = digits.split_once(' ').unwrap();
+        assert_eq!(u16::from_str_radix(&digits[28..], 16).unwrap() % shards, shard);
+        let removed: Vec<usize> = ask(&mut admin, &["EVAL", REMOVE, "1", &tag(shard), digits]);
+        assert_eq!(removed, [1, 1]);
+        assert_eq!(scheduler.paused().await.unwrap(), []);
+        scheduler.pause("k", None, "anew").await.unwrap();
+        assert!(scheduler.resume("k").await.unwrap());
+        assert!(
+            !store
+                .kinds(State::Scheduled, None, 9)
+                .await
+                .unwrap()
+                .contains(&"delayline.paused".into())
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! Rows that cannot be decoded: edited by hand, or written by a later release. What becomes of them, and of all others, in any
 //! SQL database.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,7 +9,7 @@ use async_trait::async_trait;
 use super::rows::{LEASE, cancel, claim, id, named, new_row};
 use crate::store::{Ahead, Claim, Ending, Guarded, NewRow, Page, Renewal, Step, Store, Sweep};
 use crate::task::wake::Wake;
-use crate::{Answer, Kind, Scheduled, State, TaskId};
+use crate::{Answer, Kind, Scheduled, Scheduler, State, TaskId};
 
 /// A database of a test's own, in which rows can be edited by hand.
 #[async_trait]
@@ -30,6 +31,9 @@ pub(in crate::store) trait Edited: Sized + Send + Sync {
 
     /// The row of an id, as a condition.
     fn is(id: TaskId) -> String;
+
+    /// The row of the digits that an error has, as a condition, as `docs/databases.md` has it.
+    fn has(digits: &str) -> String;
 }
 
 /// Tests of a database that is [`Edited`].
@@ -45,7 +49,8 @@ macro_rules! corrupt_rows {
             it_stops_no_other, a_claim_of_it_holds_up_no_other, many_of_them_are_in_the_way_of_none,
             a_verb_says_of_its_row_alone_that_it_cannot_be_read, a_finished_one_does_not_keep_its_key,
             it_is_removed_from_history, a_mended_one_is_looked_at_again_after_a_while,
-            a_claim_of_a_later_release_is_not_put_aside, kinds_are_told_beside_it);
+            a_claim_of_a_later_release_is_not_put_aside, kinds_are_told_beside_it,
+            a_pause_lets_nothing_start_and_is_found_by_what_its_errors_say);
     };
 }
 
@@ -302,4 +307,42 @@ pub(in crate::store) async fn kinds_are_told_beside_it<E: Edited>() {
         ..claim(0)
     };
     assert!(store.ready(&lone).await.unwrap().found.is_empty());
+}
+
+pub(in crate::store) async fn a_pause_lets_nothing_start_and_is_found_by_what_its_errors_say<E: Edited>() {
+    let edited = E::empty().await;
+    insert_due(&edited, [1]).await;
+    let scheduler = async || {
+        let store = Arc::from(edited.forgetful().await);
+        Scheduler::builder(store).build().unwrap()
+    };
+    let pause = async |scheduler: &Scheduler| scheduler.pause("k", None, "the bank is down").await;
+    pause(&scheduler().await).await.unwrap();
+    edited
+        .edit("UPDATE delayline_tasks SET headers = 'x' WHERE kind = 'delayline.paused'")
+        .await;
+    // A process that has heard of no pause.
+    let other = scheduler().await;
+    let error = other.paused().await.unwrap_err().to_string();
+    let (_, digits) = error.split_once("the row ").unwrap();
+    let (digits, _) = digits.split_once(' ').unwrap();
+    let claims = other.claims();
+    let take = async || claims.take(&["k".into()], 1, LEASE, "me").await;
+    for refused in [
+        take().await.map(drop).unwrap_err(),
+        pause(&other).await.unwrap_err(),
+        other.resume("k").await.unwrap_err(),
+    ] {
+        // So that it is asked for again, and a worker does not give up.
+        assert!(refused.is_transient());
+        assert_eq!(refused.to_string(), error);
+    }
+    let has = E::has(digits);
+    edited
+        .edit(&format!(
+            "DELETE FROM delayline_tasks WHERE kind = 'delayline.paused' AND {has}"
+        ))
+        .await;
+    assert_eq!(other.paused().await.unwrap(), []);
+    assert_eq!(take().await.unwrap().len(), 1);
 }

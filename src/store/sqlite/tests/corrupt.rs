@@ -3,11 +3,11 @@
 use async_trait::async_trait;
 use sqlx::AssertSqlSafe;
 
-use super::{Fixture, LEASE, change, claim, due_rows, id, run};
+use super::{Fixture, change, claim, due_rows, id, run};
 use crate::store::sql::codec::hex;
 use crate::store::sql::tests::corrupt::{Edited, corrupt_rows};
 use crate::store::{Ending, Guarded, Step, Store, Verb};
-use crate::{Answer, Scheduler, State, TaskId};
+use crate::{Answer, TaskId};
 
 #[async_trait]
 impl Edited for Fixture {
@@ -44,6 +44,10 @@ impl Edited for Fixture {
 
     fn is(id: TaskId) -> String {
         format!("id = x'{}'", hex(id.as_bytes()))
+    }
+
+    fn has(digits: &str) -> String {
+        format!("hex(id) = '{digits}'")
     }
 }
 
@@ -84,21 +88,4 @@ async fn columns_and_states_of_a_later_release_do_not_stop_an_earlier_one() {
     // A process that starts now is told.
     let error = store.check().await.unwrap_err();
     assert!(error.to_string().contains("use a later release"), "{error}");
-}
-
-#[tokio::test]
-async fn a_pause_that_cannot_be_read_lets_nothing_start() {
-    let fixture = Fixture::new().await;
-    fixture.insert(due_rows([1])).await;
-    let scheduler = || Scheduler::new(fixture.store.clone());
-    scheduler().pause("k", None, "the bank is down").await.unwrap();
-    let spoil = "UPDATE delayline_tasks SET headers = 'no JSON' WHERE kind = 'delayline.paused'";
-    fixture.edit(spoil).await;
-    // A process that has heard of no pause.
-    let other = scheduler();
-    let error = other.paused().await.unwrap_err();
-    assert!(error.to_string().contains("headers"), "{error}");
-    let taken = other.claims().take(&["k".into()], 1, LEASE, "me").await;
-    assert!(taken.is_err(), "{taken:?}");
-    assert_eq!(fixture.find(id(1)).await.state, State::Scheduled);
 }
