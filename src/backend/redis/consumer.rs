@@ -15,9 +15,9 @@ use super::membership::Membership;
 use super::shards::Shard;
 use super::taking::{Taken, Taking};
 use super::watch::Watch;
+use crate::Error;
 use crate::clock::backoff::{Backoff, jittered};
 use crate::redis::listen;
-use crate::{Error, defaults};
 
 /// How long a shard is not polled though a message would announce an earlier wake-up: messages are not reliable. The
 /// more shards there are, the longer, so that their number does not decide how often an idle server is asked.
@@ -194,15 +194,23 @@ impl Poller {
     fn poll(&mut self, wanted: usize) {
         let now = Instant::now();
         let mut capacity = self.in_flight.room(wanted, now);
+        if capacity == 0 {
+            return;
+        }
+        let most = self.in_flight.most_of_one(now);
         let is_alone = self.membership.is_alone();
-        for (&shard, watch) in &mut self.watches {
+        let watches = self.watches.iter_mut();
+        let mut due: Vec<_> = watches
+            .filter(|(_, watch)| watch.next().is_some_and(|next| next <= now))
+            .collect();
+        due.sort_by_key(|(_, watch)| watch.urgency());
+        for (&shard, watch) in due {
             if capacity == 0 {
                 return;
             }
-            if watch.next().is_none_or(|next| next > now) {
-                continue;
-            }
-            let max = capacity.min(defaults::BATCH);
+            // One wake-up is enough to see that the node is back.
+            let most = if watch.has_failed() { 1 } else { most };
+            let max = capacity.min(most);
             capacity -= max;
             self.in_flight.begin(shard, max, now);
             watch.begin();

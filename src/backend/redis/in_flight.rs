@@ -7,10 +7,13 @@ use tokio::time::Instant;
 
 use super::inbox;
 use super::shards::Shard;
+use crate::defaults;
 
 /// After how long a poll holds no place among the wanted wake-ups: its node may hang, and must not keep those of others
 /// from being polled.
 const SLOW: Duration = Duration::from_millis(100);
+/// Which part of what slow polls leave one more poll may ask for: without slow ones, a whole batch.
+const SHARE: usize = 2 * inbox::MOST / defaults::BATCH;
 
 /// The polls in flight, at most one of each shard.
 #[derive(Debug, Default)]
@@ -33,12 +36,22 @@ impl InFlight {
         self.0.remove(&shard);
     }
 
-    /// Returns for how many of the wanted wake-ups no poll is in flight that may still be quick. With slow ones, no more
-    /// are asked for than are held without a receiver.
+    /// Returns for how many of the wanted wake-ups no poll is in flight that may still be quick.
     pub(super) fn room(&self, wanted: usize, now: Instant) -> usize {
-        let all: usize = self.0.values().map(|poll| poll.max).sum();
         let quick: usize = self.quick(now).map(|poll| poll.max).sum();
-        wanted.saturating_sub(quick).min(inbox::MOST.saturating_sub(all))
+        wanted.saturating_sub(quick)
+    }
+
+    /// Returns how many wake-ups one more poll may ask for: the less, the more the slow polls may still bring, as nobody
+    /// may be there to receive those. Always some, so that a node that hangs, with however many shards, never keeps the
+    /// wake-ups of others.
+    ///
+    /// All polls together bring less than four times [`inbox::MOST`]: three times that while one may ask for more than
+    /// one, and one for each shard, of which there are up to 1,024.
+    pub(super) fn most_of_one(&self, now: Instant) -> usize {
+        let slow = self.0.values().filter(|poll| poll.is_slow(now));
+        let slow: usize = slow.map(|poll| poll.max).sum();
+        ((2 * inbox::MOST).saturating_sub(slow) / SHARE).clamp(1, defaults::BATCH)
     }
 
     /// Returns when the next poll turns out to be slow, unless it has its answer before.
@@ -47,7 +60,13 @@ impl InFlight {
     }
 
     fn quick(&self, now: Instant) -> impl Iterator<Item = &Poll> {
-        self.0.values().filter(move |poll| now < poll.began + SLOW)
+        self.0.values().filter(move |poll| !poll.is_slow(now))
+    }
+}
+
+impl Poll {
+    fn is_slow(&self, now: Instant) -> bool {
+        now >= self.began + SLOW
     }
 }
 
@@ -71,14 +90,38 @@ mod tests {
     }
 
     #[test]
-    fn slow_polls_ask_for_no_more_than_may_wait_for_a_receiver() {
-        let (mut polls, mut now) = (InFlight::default(), Instant::now());
-        for number in 0..10 {
-            let max = polls.room(500, now);
-            polls.begin(Shard(number), max, now);
-            now += SLOW;
+    fn a_node_that_hangs_leaves_room_to_others_however_many_shards_it_has() {
+        for shards in [8, 20, 340, 1_024] {
+            let (mut polls, mut now) = (InFlight::default(), Instant::now());
+            let mut hanging = Shard::all(shards).peekable();
+            while hanging.peek().is_some() {
+                let (mut room, most) = (polls.room(inbox::MOST, now), polls.most_of_one(now));
+                assert!(room > 0 && most > 0);
+                while room > 0
+                    && let Some(shard) = hanging.next()
+                {
+                    let max = room.min(most);
+                    polls.begin(shard, max, now);
+                    room -= max;
+                }
+                let all: usize = polls.0.values().map(|poll| poll.max).sum();
+                assert!(all < 4 * inbox::MOST, "{shards} shards: {all}");
+                now += SLOW;
+            }
+            let few = if shards == 8 { defaults::BATCH / 2 } else { 1 };
+            let room = (polls.room(inbox::MOST, now), polls.most_of_one(now));
+            assert!(
+                room.0 == inbox::MOST && room.1 >= few,
+                "{shards} shards: {room:?}"
+            );
         }
-        let all: usize = polls.0.values().map(|poll| poll.max).sum();
-        assert_eq!((all, polls.room(500, now)), (inbox::MOST, 0));
+    }
+
+    #[test]
+    fn without_slow_polls_a_shard_is_asked_for_a_whole_batch() {
+        let (mut polls, now) = (InFlight::default(), Instant::now());
+        assert_eq!(polls.most_of_one(now), defaults::BATCH);
+        polls.begin(Shard(0), inbox::MOST, now);
+        assert_eq!(polls.most_of_one(now), defaults::BATCH);
     }
 }

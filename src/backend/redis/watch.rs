@@ -45,6 +45,17 @@ impl Watch {
         self.next.filter(|_| !self.is_on)
     }
 
+    /// Says whether the last poll has failed.
+    pub(super) fn has_failed(&self) -> bool {
+        self.backoff.failures() > 0
+    }
+
+    /// Orders shards that are to be polled: one whose node may hang comes last, then one that has waited for longer comes
+    /// first.
+    pub(super) fn urgency(&self) -> impl Ord + use<> {
+        (self.has_failed(), self.next)
+    }
+
     /// Sets whether this process watches the shard.
     pub(super) fn assign(&mut self, is_mine: bool, now: Instant) {
         if is_mine && !self.is_mine {
@@ -166,5 +177,18 @@ mod tests {
         helping.begin();
         helping.failed(now);
         assert_eq!(helping.next(), None);
+    }
+
+    #[test]
+    fn a_shard_whose_node_may_hang_comes_after_those_that_answer_and_these_in_turns() {
+        let now = Instant::now();
+        let (mut hanging, mut early, mut late) = (mine(now), mine(now), mine(now));
+        hanging.begin();
+        hanging.failed(now);
+        early.begin();
+        early.polled(now, SECOND, LONGEST);
+        late.begin();
+        late.polled(now, 2 * SECOND, LONGEST);
+        assert!(early.urgency() < late.urgency() && late.urgency() < hanging.urgency());
     }
 }
