@@ -30,10 +30,13 @@ mod number {
         1048, 1153, 1118, 1264, 1265, 1301, 1364, 1366, 1406, 1644, 3140, 3819, 4025, 4078,
     ];
 
+    /// A file could not be written, and what an engine failed of: a full disk, or a damaged row.
+    pub(super) const OF_SYSTEM: &[u16] = &[1026, 1030];
+
     /// What time, or an operator, may mend: a server that is full, ends, is in recovery or takes no writes for now,
     /// and a connection or statement that was broken off.
     pub(super) const PASSING: &[u16] = &[
-        1021, 1026, 1030, 1114, // the disk is full, as a file, an engine and InnoDB say it
+        1021, 1114, // the disk is full, as a file and InnoDB say it
         1037, 1038, 1041, // out of memory
         1040, 1203, 1226, // too many connections
         1047, // not ready (a cluster's node)
@@ -99,9 +102,26 @@ pub(super) fn is_of_server(error: &sqlx::Error) -> bool {
     number_of(error).is_some_and(|number| number::OF_SERVER.contains(&number))
 }
 
+/// Whether the error of the system in a message is that the disk is full, or a quota (`ENOSPC`, `EDQUOT`): "Got error 28 "No
+/// space left on device" from storage engine", "Error writing file './a1' (errno: 122 - Disk quota exceeded)".
+fn is_full(message: &str) -> bool {
+    // A file's name may have digits. Chinese messages have a bracket of their own.
+    let said = message.rsplit(['(', '（']).next().unwrap_or_default();
+    let mut numbers = said.split(|c: char| !c.is_ascii_digit());
+    let number = numbers.find(|digits| !digits.is_empty());
+    number.is_some_and(|number| ["28", "122"].contains(&number))
+}
+
 fn is_transient(error: &sqlx::Error) -> bool {
     let broken = matches!(error, sqlx::Error::Io(_) | sqlx::Error::PoolClosed);
-    let passes = |number| number == number::LOCK_WAIT_TIMEOUT || number::PASSING.contains(&number);
+    let passes = |number| {
+        number == number::LOCK_WAIT_TIMEOUT
+            || number::PASSING.contains(&number)
+            || number::OF_SYSTEM.contains(&number)
+                && error
+                    .as_database_error()
+                    .is_some_and(|error| is_full(error.message()))
+    };
     broken
         || is_crossed(error)
         || is_duplicate(error)
