@@ -42,8 +42,8 @@ impl InFlight {
         wanted.saturating_sub(quick)
     }
 
-    /// Returns how many wake-ups one more poll may ask for: the less, the more the slow polls may still bring, as nobody
-    /// may be there to receive those. Always some, so that a node that hangs, with however many shards, never keeps the
+    /// Returns how many wake-ups one more poll may ask for: the less, the more the slow polls may still bring, as no receiver
+    /// may be there for those. Always some, so that a node that hangs, with however many shards, never keeps the
     /// wake-ups of others.
     ///
     /// All polls together bring less than four times [`inbox::MOST`]: three times that while one may ask for more than
