@@ -105,8 +105,9 @@ impl Watch {
         if asked.as_ref().is_some_and(|asked| asked.all_answer) {
             self.clients = Some(clients);
         } else {
-            // Clients without an answer remember that for half a minute.
-            clients.close().await;
+            // Clients without an answer remember that for half a minute. Their end asks brokers, for seconds each where
+            // they hang: the others are watched meanwhile.
+            tokio::spawn(Box::pin(clients.close()));
         }
         asked.map(|Asked { answering, late, .. }| (answering, late))
     }
@@ -181,7 +182,7 @@ impl Presence {
 mod tests {
     use std::sync::Arc;
 
-    use tokio::io::AsyncReadExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
     use tokio::sync::watch;
 
@@ -223,6 +224,62 @@ mod tests {
         let minute = Duration::from_secs(60);
         timeout(minute, counting).await.expect("it asks again and again");
         watching.abort();
+        client.close().await;
+    }
+
+    /// A nameserver that answers each request by the route to one broker.
+    async fn naming(broker: &str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let route = format!(
+            r#"{{"brokerDatas":[{{"brokerAddrs":{{"0":"{broker}"}},"brokerName":"b","cluster":"c"}}],"filterServerTable":{{}},
+            "queueDatas":[{{"brokerName":"b","perm":6,"readQueueNums":1,"topicSysFlag":0,"writeQueueNums":1}}]}}"#
+        );
+        tokio::spawn(async move {
+            loop {
+                let (mut connection, _) = listener.accept().await.unwrap();
+                let route = route.clone();
+                tokio::spawn(async move {
+                    while let Ok(length) = connection.read_u32().await {
+                        let mut request = vec![0; usize::try_from(length).unwrap()];
+                        connection.read_exact(&mut request).await.unwrap();
+                        let request = String::from_utf8_lossy(&request);
+                        let number = request.split(r#""opaque":"#).nth(1).unwrap();
+                        let number = number.split(',').next().unwrap();
+                        let header = format!(
+                            r#"{{"code":0,"language":"JAVA","version":435,"opaque":{number},"flag":1,"remark":"",
+                            "extFields":{{}},"serializeTypeCurrentRPC":"JSON"}}"#
+                        );
+                        let lengths = [4 + header.len() + route.len(), header.len()];
+                        for length in lengths {
+                            connection
+                                .write_u32(u32::try_from(length).unwrap())
+                                .await
+                                .unwrap();
+                        }
+                        connection.write_all(header.as_bytes()).await.unwrap();
+                        connection.write_all(route.as_bytes()).await.unwrap();
+                    }
+                });
+            }
+        });
+        address
+    }
+
+    #[tokio::test]
+    async fn a_broker_that_hangs_does_not_keep_others_from_being_watched() {
+        let (broker, _counted) = silent().await;
+        let nameserver = naming(&broker).await;
+        let client = Client::start(&RocketMqOptions::new(nameserver)).await.unwrap();
+        let mut watch = Watch::new(client.factory(), vec!["t".to_owned()]);
+        let checking = client.run(async move { watch.check().await });
+        // The end of the clients takes 6 s.
+        let checked = timeout(Duration::from_secs(5), checking).await;
+        let (answering, late) = checked.expect("it ends in time").unwrap().expect("a route");
+        assert!(
+            answering.is_empty() && late == brokers(&["b"]),
+            "{answering:?}, {late:?}"
+        );
         client.close().await;
     }
 
