@@ -268,18 +268,22 @@ mod tests {
 
     #[tokio::test]
     async fn a_broker_that_hangs_does_not_keep_others_from_being_watched() {
-        let (broker, _counted) = silent().await;
+        let (broker, mut counted) = silent().await;
         let nameserver = naming(&broker).await;
         let client = Client::start(&RocketMqOptions::new(nameserver)).await.unwrap();
         let mut watch = Watch::new(client.factory(), vec!["t".to_owned()]);
-        let checking = client.run(async move { watch.check().await });
-        // The end of the clients takes 6 s.
-        let checked = timeout(Duration::from_secs(5), checking).await;
-        let (answering, late) = checked.expect("it ends in time").unwrap().expect("a route");
+        let checked = client.run(async move { watch.check().await }).await;
+        // The end of the check's clients takes 6 s from here.
+        let (_, open) = *counted.borrow();
+        let (answering, late) = checked.unwrap().expect("a route");
         assert!(
             answering.is_empty() && late == brokers(&["b"]),
             "{answering:?}, {late:?}"
         );
+        assert!(open > 0, "the check waited for the end of its clients");
+        let ended = counted.wait_for(|(_, open)| *open == 0);
+        let minute = Duration::from_secs(60);
+        timeout(minute, ended).await.expect("they end").unwrap();
         client.close().await;
     }
 
