@@ -99,10 +99,10 @@ impl Kernel {
         state: State,
         spans: &[Duration],
     ) -> Result<Heard<Vec<usize>>, Error> {
-        let asked = self.clock.moment();
         let most = defaults::FORECAST_LIMIT;
-        let counted = self.store.due_within(kind, state, spans, most).await?;
-        Ok(self.time.heard(&asked, counted))
+        self.time
+            .of(self.store.due_within(kind, state, spans, most))
+            .await
     }
 
     /// Does what follows from a verb, behind the caller's back.

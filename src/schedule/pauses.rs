@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 
+use crate::clock::Moment;
 use crate::clock::background::Background;
-use crate::clock::{Clock, Moment};
-use crate::store::{Paused, Store, paused, unanswered};
+use crate::schedule::kernel::Kernel;
+use crate::store::{Paused, paused, unanswered};
 use crate::{Error, Kind, Timestamp, defaults};
 
 /// What this process has heard of pauses. The store is asked only where something is about to start, so an idle process
@@ -62,19 +63,23 @@ impl Pauses {
 
     /// Returns the kinds that are paused, by name. Also starts to remove pauses that are over, one removal at a time. The
     /// caller does not wait for it, as a row may be locked.
-    pub(crate) async fn all(&self, store: &Arc<dyn Store>, clock: &Clock) -> Result<Vec<Paused>, Error> {
-        let (found, over) = paused::all(&**store).await?;
+    pub(crate) async fn all(&self, kernel: &Kernel) -> Result<Vec<Paused>, Error> {
+        let (found, over) = paused::all(&*kernel.store, &kernel.time).await?;
         if !over.is_empty() {
-            let store = Arc::clone(store);
-            self.removing
-                .keep(|| clock.spawn(async move { paused::remove(&*store, over).await }));
+            let (store, time) = (Arc::clone(&kernel.store), Arc::clone(&kernel.time));
+            self.removing.keep(|| {
+                kernel
+                    .clock
+                    .spawn(async move { paused::remove(&*store, &time, over).await })
+            });
         }
         Ok(found)
     }
 
     /// Asks the store, unless what is known is fresh. If it does not answer, nothing may start by what is known as soon as
     /// that is too old.
-    pub(crate) async fn refresh(&self, store: &Arc<dyn Store>, clock: &Clock) -> Result<(), Error> {
+    pub(crate) async fn refresh(&self, kernel: &Kernel) -> Result<(), Error> {
+        let clock = &kernel.clock;
         let came = clock.moment();
         let _asking = self.asking.lock().await;
         let asked = clock.moment();
@@ -84,8 +89,8 @@ impl Pauses {
         if let Some(error) = self.failed_since(&came) {
             return Err(error);
         }
-        let answer = clock.timeout(ASK_LIMIT, self.all(store, clock)).await;
-        match answer.unwrap_or_else(|| Err(unanswered(store.name(), ASK_LIMIT))) {
+        let answer = clock.timeout(ASK_LIMIT, self.all(kernel)).await;
+        match answer.unwrap_or_else(|| Err(unanswered(kernel.store.name(), ASK_LIMIT))) {
             Ok(found) => {
                 let until = found.into_iter().map(|paused| (paused.kind, paused.until));
                 let until = until.collect();
@@ -132,3 +137,23 @@ impl Pauses {
 
 /// For how long an answer is waited for: what took longer would be too old to start anything by.
 const ASK_LIMIT: Duration = defaults::PAUSE_SEEN;
+
+#[cfg(test)]
+mod tests {
+    use crate::Scheduler;
+    use crate::store::MemoryStore;
+
+    /// Else a worker that has just asked may start by a time from before a step of the store's clock.
+    #[tokio::test]
+    async fn the_answer_tells_of_the_stores_clock() {
+        let store = MemoryStore::new();
+        Scheduler::new(store.clone())
+            .pause("k", None, "test")
+            .await
+            .unwrap();
+        let other = Scheduler::new(store);
+        assert!(other.kernel.time.now().is_none());
+        other.kernel.pauses.refresh(&other.kernel).await.unwrap();
+        assert!(other.kernel.time.now().is_some());
+    }
+}

@@ -38,8 +38,9 @@ impl Scheduler {
         reason: &str,
     ) -> Result<Paused, Error> {
         let kernel = &self.kernel;
+        let store = (&*kernel.store, &*kernel.time);
         let actor = (self.actor.name(), self.note(None, "paused", None));
-        let paused = paused::pause(&*kernel.store, &kernel.clock, &kind.into(), until, reason, actor).await;
+        let paused = paused::pause(store, &kernel.clock, &kind.into(), until, reason, actor).await;
         kernel.pauses.outdate();
         if let Ok(Paused { kind, .. }) = &paused {
             tracing::info!(%kind, actor = self.actor.name(), reason, "a kind is paused");
@@ -49,9 +50,10 @@ impl Scheduler {
 
     /// Lets the tasks of a paused kind run again, those that are due at once; says whether it was paused.
     pub async fn resume(&self, kind: impl Into<Kind>) -> Result<bool, Error> {
-        let kind = kind.into();
-        let resumed = paused::resume(&*self.kernel.store, &kind, self.note(None, "resumed", None)).await;
-        self.kernel.pauses.outdate();
+        let (kernel, kind) = (&self.kernel, kind.into());
+        let store = (&*kernel.store, &*kernel.time);
+        let resumed = paused::resume(store, &kind, self.note(None, "resumed", None)).await;
+        kernel.pauses.outdate();
         if matches!(resumed, Ok(true)) {
             tracing::info!(%kind, actor = self.actor.name(), "a kind is resumed");
         }
@@ -60,7 +62,6 @@ impl Scheduler {
 
     /// The kinds that are paused, by name.
     pub async fn paused(&self) -> Result<Vec<Paused>, Error> {
-        let kernel = &self.kernel;
-        kernel.pauses.all(&kernel.store, &kernel.clock).await
+        self.kernel.pauses.all(&self.kernel).await
     }
 }

@@ -139,7 +139,7 @@ impl Figures {
 /// What waits for a resume is not late.
 async fn is_paused(kernel: &Kernel, kind: &Kind, now: Timestamp) -> bool {
     // If the store does not answer, it is as it was heard last.
-    let _ = kernel.pauses.refresh(&kernel.store, &kernel.clock).await;
+    let _ = kernel.pauses.refresh(kernel).await;
     kernel.pauses.has(kind, Some(now))
 }
 

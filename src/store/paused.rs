@@ -8,6 +8,7 @@ use tracing::debug;
 
 use crate::clock::Clock;
 use crate::store::shard_hash;
+use crate::store::store_time::StoreTime;
 use crate::store::{Change, Expect, NewRow, Note, Page, Store, Target, Verb, When, only};
 use crate::{Answer, Error, Key, Kind, State, Task, Timestamp};
 
@@ -67,7 +68,7 @@ pub(crate) fn check_task(kind: &Kind) -> Result<(), Error> {
 
 /// Pauses a kind, or changes until when and why it is paused.
 pub(crate) async fn pause(
-    store: &dyn Store,
+    (store, time): (&dyn Store, &StoreTime),
     clock: &Clock,
     kind: &Kind,
     until: Option<Timestamp>,
@@ -84,7 +85,7 @@ pub(crate) async fn pause(
         ));
     }
     if let Some(until) = until
-        && until <= store.now().await?
+        && until <= time.ask(store).await?.now
     {
         return Err(Error::invalid(
             "until",
@@ -131,20 +132,26 @@ pub(crate) async fn pause(
         replace: true,
         note,
     };
-    let written = only(store.insert(vec![row]).await?.found)??;
+    let written = only(time.of(store.insert(vec![row])).await?.found)??;
     Ok(paused(written.task(), kind.clone(), mark))
 }
 
 /// Resumes a kind; says whether it was paused.
-pub(crate) async fn resume(store: &dyn Store, kind: &Kind, note: Note) -> Result<bool, Error> {
+pub(crate) async fn resume(
+    (store, time): (&dyn Store, &StoreTime),
+    kind: &Kind,
+    note: Note,
+) -> Result<bool, Error> {
     kind.check()?;
     let mark = Target::from((Paused::KIND, kind.as_str()));
-    let resumed = store.change(vec![removal(mark, Expect::Anything, note)]).await?;
+    let resumed = time
+        .of(store.change(vec![removal(mark, Expect::Anything, note)]))
+        .await?;
     Ok(matches!(only(resumed.found)??, Answer::Done(_)))
 }
 
 /// The kinds that are paused, by name; and the changes that remove marks whose time is over.
-pub(crate) async fn all(store: &dyn Store) -> Result<(Vec<Paused>, Vec<Change>), Error> {
+pub(crate) async fn all(store: &dyn Store, time: &StoreTime) -> Result<(Vec<Paused>, Vec<Change>), Error> {
     let mut marks = Vec::new();
     let mut page = Page::new(Paused::KIND, State::Scheduled).limit(PAGE);
     loop {
@@ -163,7 +170,7 @@ pub(crate) async fn all(store: &dyn Store) -> Result<(Vec<Paused>, Vec<Change>),
     if marks.is_empty() {
         return Ok(Default::default());
     }
-    let now = store.now().await?;
+    let now = time.ask(store).await?.now;
     let (mut found, mut over) = (Vec::with_capacity(marks.len()), Vec::new());
     for (row, mark) in marks {
         let Some(key) = &row.key else { continue };
@@ -180,8 +187,8 @@ pub(crate) async fn all(store: &dyn Store) -> Result<(Vec<Paused>, Vec<Change>),
 }
 
 /// Removes marks whose time is over. They hold up nothing, so those that cannot be removed are left for later.
-pub(crate) async fn remove(store: &dyn Store, over: Vec<Change>) {
-    let error = match store.change(over).await {
+pub(crate) async fn remove(store: &dyn Store, time: &StoreTime, over: Vec<Change>) {
+    let error = match time.of(store.change(over)).await {
         Ok(removed) => removed.found.into_iter().find_map(Result::err),
         Err(error) => Some(error),
     };

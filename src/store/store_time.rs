@@ -78,6 +78,15 @@ impl StoreTime {
         }
     }
 
+    /// Waits for the answer of the store, which is called now, and hears what that says of the time.
+    pub(crate) async fn of<T>(
+        &self,
+        call: impl Future<Output = Result<Stamped<T>, Error>>,
+    ) -> Result<Heard<T>, Error> {
+        let asked = self.clock.moment();
+        Ok(self.heard(&asked, call.await?))
+    }
+
     /// The store, called at `asked`, has just answered.
     pub(crate) fn heard<T>(&self, asked: &Moment, stamped: Stamped<T>) -> Heard<T> {
         let Stamped { now, found } = stamped;

@@ -43,7 +43,7 @@ pub(super) async fn take(request: &Request, places: usize) -> Result<Taken, Erro
     let claims = &request.claims;
     let kernel = &claims.kernel;
     let began = kernel.clock.moment();
-    kernel.pauses.refresh(&kernel.store, &kernel.clock).await?;
+    kernel.pauses.refresh(kernel).await?;
     let now = kernel.time.now();
     let kinds = request.kinds.iter().filter(|kind| !kernel.pauses.has(kind, now));
     let mut shares = Shares::among(kinds, claims.shared.next_turn());
@@ -86,7 +86,7 @@ pub(super) async fn take(request: &Request, places: usize) -> Result<Taken, Erro
     drop(reserved);
     while !claimed.is_empty() {
         // A slow store may have taken longer than a pause may go unheard.
-        let is_heard = kernel.pauses.refresh(&kernel.store, &kernel.clock).await.is_ok();
+        let is_heard = kernel.pauses.refresh(kernel).await.is_ok();
         // The lease may have ended meanwhile: then none is to start.
         let is_late = began.until(&kernel.clock.moment()) >= request.lease;
         let now = kernel.time.now();

@@ -49,7 +49,7 @@ pub(crate) async fn watch(engine: Arc<Engine>, settle: mpsc::UnboundedSender<Set
             () = engine.pauses.notified() => {}
             () = again => {}
         }
-        let asked = kernel.pauses.refresh(&kernel.store, &kernel.clock).await;
+        let asked = kernel.pauses.refresh(kernel).await;
         let now = kernel.time.now();
         for (kind, lane) in &engine.lanes {
             let paused = kernel.pauses.has(kind, now);
