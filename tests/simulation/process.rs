@@ -6,7 +6,6 @@ use std::time::Duration;
 use delayline::backend::Backend;
 use delayline::clock::Clock;
 use delayline::expected::{Check, Expected};
-use delayline::stats::Stats;
 use delayline::{Context, Failure, Key, Outcome, Scheduler, Worker};
 use tokio::sync::Notify;
 
@@ -77,18 +76,7 @@ impl Process {
             0 => (self.scheduler(Hearer::Other), Hearer::Other),
             _ => (scheduler.clone(), Hearer::Worker),
         };
-        let counting = {
-            let (clock, scheduler) = (self.clock.clone(), scheduler.clone());
-            let counted = Arc::clone(&self.world.counted);
-            let life = self.gate.life;
-            self.clock.spawn(async move {
-                // What a process counted after its last second is forgotten; the totals show only that things happen.
-                loop {
-                    clock.sleep(Duration::from_secs(1)).await;
-                    counted.lock().unwrap().insert(life, scheduler.stats());
-                }
-            })
-        };
+        let counting = Counting(Arc::clone(&self.world), scheduler.clone());
         let calling = self.clock.spawn(call(self.clone(), another.clone(), hearer));
         let mut worker = Worker::new(&scheduler)
             .name(self.gate.life.to_string())
@@ -121,6 +109,15 @@ impl Process {
         }
         let _ = tokio::join!(biased; scheduler.close(), another.close());
         drop((calling, counting));
+    }
+}
+
+/// Keeps what a process has counted when it ends, or dies.
+struct Counting(Arc<World>, Scheduler);
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        self.0.counted.lock().unwrap().push(self.1.stats());
     }
 }
 
@@ -243,9 +240,4 @@ async fn check(process: Process, keys: Vec<Key>) -> Result<Vec<Expected>, Failur
         expected
     });
     Ok(answers.collect())
-}
-
-/// The counts of all processes that lived long enough to be counted.
-pub(crate) fn all_stats(world: &World) -> Vec<Stats> {
-    world.counted.lock().unwrap().values().cloned().collect()
 }

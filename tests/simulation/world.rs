@@ -1,6 +1,5 @@
 //! One history: what its processes share, how they live and die, and what happens to them.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,7 +16,7 @@ use crate::ground::Ground;
 use crate::ledger::Ledger;
 use crate::operator::Operator;
 use crate::plan::{Plan, Precise};
-use crate::process::{Process, all_stats};
+use crate::process::Process;
 use crate::report::Report;
 
 /// What processes share: all of it outlives them.
@@ -28,8 +27,8 @@ pub(crate) struct World {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) levels: Option<Arc<dyn Backend>>,
     pub(crate) precise: Arc<dyn Backend>,
-    /// What each process has counted, by its life.
-    pub(crate) counted: Arc<Mutex<BTreeMap<u64, Stats>>>,
+    /// What each process that has ended had counted.
+    pub(crate) counted: Mutex<Vec<Stats>>,
     /// How many kinds the last of several processes has handlers for.
     pub(crate) handled_by_last: usize,
     faulty: Vec<Arc<FaultyBackend>>,
@@ -113,7 +112,7 @@ async fn history(seed: u64, verbose: bool) -> Report {
         ground: Arc::new(ground),
         levels,
         precise,
-        counted: Arc::default(),
+        counted: Mutex::default(),
         handled_by_last: clock.random_below(4) as usize,
         faulty,
         gates: Mutex::default(),
@@ -163,15 +162,19 @@ async fn history(seed: u64, verbose: bool) -> Report {
     if !ledger.is_broken() {
         ledger.check_end(&world.ground.rows_at_the_end());
     }
+    let (lines, broken) = ledger.result();
+    // Those that still live are gone when it is their turn.
+    drop(places);
+    clock.sleep(Duration::from_millis(1)).await;
     let mut report = Report::default();
-    for stats in all_stats(&world) {
+    for stats in world.counted.lock().unwrap().drain(..) {
         report.add_stats(&stats);
     }
     report.tasks = ledger.tasks() as u64;
     report.starts = ledger.starts() as u64;
     report.pauses = ledger.pauses() as u64;
     report.deaths = world.deaths.load(Ordering::Relaxed);
-    (report.lines, report.broken) = ledger.result();
+    (report.lines, report.broken) = (lines, broken);
     report
 }
 
