@@ -121,7 +121,7 @@ struct Life {
     /// The answer that its worker goes by: of those that it has heard, the one that was asked for last. When that was, and
     /// after how many steps of its clock the store gave it.
     heard: (Duration, usize),
-    /// After how many steps of the store's clock the answers were given that it has gone by.
+    /// After how many steps of the store's clock the answers were given that it has gone by while the clock was still so.
     heard_after: BTreeSet<usize>,
     /// The handlers that run.
     running: BTreeMap<TaskId, u64>,
@@ -231,11 +231,16 @@ impl Ledger {
             let asked = asked.as_millis();
             format!("process {life} hears the time, asked at {asked}, given after {given_after} steps")
         });
-        if let Some(life) = self.book().lives.get_mut(&life)
+        let mut book = self.book();
+        let is_still_so = book.steps.len() == given_after;
+        if let Some(life) = book.lives.get_mut(&life)
             && asked >= life.heard.0
         {
             life.heard = (asked, given_after);
-            life.heard_after.insert(given_after);
+            // By a late answer it has not noticed the step in time: the clock is back.
+            if is_still_so {
+                life.heard_after.insert(given_after);
+            }
         }
     }
 
