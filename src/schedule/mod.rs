@@ -265,8 +265,7 @@ impl Scheduler {
     /// The one way of every change: the rows, then the wake-ups that follow from it.
     async fn change_batch(&self, batch: Vec<Change>) -> Result<Vec<Result<Answer, Error>>, Error> {
         let kernel = &self.kernel;
-        let asked = kernel.clock.moment();
-        let heard = kernel.time.heard(&asked, kernel.store.change(batch).await?);
+        let heard = kernel.time.of(kernel.store.change(batch)).await?;
         for answer in heard.found.iter().flatten() {
             if let Answer::Done(task) = answer {
                 kernel.events.tell(|| task.clone());

@@ -77,11 +77,9 @@ impl Scheduler {
 
     /// What the store has answered, for each of the rows.
     async fn inserted(&self, rows: Vec<NewRow>) -> Result<Heard<Vec<Result<Scheduled, Error>>>, Error> {
-        let Kernel {
-            store, time, clock, ..
-        } = &*self.kernel;
-        let (count, asked) = (rows.len(), clock.moment());
-        let heard = time.heard(&asked, store.insert(rows).await?);
+        let Kernel { store, time, .. } = &*self.kernel;
+        let count = rows.len();
+        let heard = time.of(store.insert(rows)).await?;
         match heard.found.len() == count {
             true => Ok(heard),
             false => Err(Error::miscounted(store.name(), heard.found.len(), count)),

@@ -31,8 +31,7 @@ impl Scheduler {
         tasks: impl IntoIterator<Item = NewTask>,
     ) -> Result<Receipt<Vec<Scheduled>>, Error> {
         let rows = self.rows(tasks).await?;
-        let asked = self.kernel.clock.moment();
-        let heard = self.kernel.time.heard(&asked, transaction.insert(rows).await?);
+        let heard = self.kernel.time.of(transaction.insert(rows)).await?;
         for scheduled in &heard.found {
             metrics::verb(VERB, scheduled.word(), 1);
         }
@@ -107,11 +106,7 @@ impl Scheduler {
         mut transaction: impl Transaction,
         change: Change,
     ) -> Result<Receipt<Answer>, Error> {
-        let asked = self.kernel.clock.moment();
-        let heard = self
-            .kernel
-            .time
-            .heard(&asked, transaction.change(vec![change]).await?);
+        let heard = self.kernel.time.of(transaction.change(vec![change])).await?;
         let follow = Follow::changed(&heard, heard.found.iter());
         Ok(Receipt::new(only(heard.found)?, follow))
     }

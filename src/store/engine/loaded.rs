@@ -121,11 +121,11 @@ impl Loaded {
 /// The error of a call that means a row that cannot be read.
 pub(super) fn unreadable(store: &'static str, row: &Unreadable) -> Error {
     let is_of_pauses = |(kind, _): &(Kind, Key)| kind.as_str() == Paused::KIND;
+    if row.is_live && !row.is_away && row.key.as_ref().is_some_and(is_of_pauses) {
+        return unreadable_pause(store, row);
+    }
     let source = match row.is_away {
         true => format!("the row cannot be read: {}", row.why),
-        false if row.is_live && row.key.as_ref().is_some_and(is_of_pauses) => {
-            return unreadable_pause(store, row);
-        }
         false => format!(
             "the row {} cannot be read; repair or remove it in the database: {}",
             digits(row),

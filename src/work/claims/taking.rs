@@ -62,9 +62,8 @@ pub(super) async fn take(request: &Request, places: usize) -> Result<Taken, Erro
             bytes,
             history: kernel.histories(),
         };
-        let asked = kernel.clock.moment();
-        let heard = match kernel.store.ready(&claim).await {
-            Ok(ready) => kernel.time.heard(&asked, ready),
+        let heard = match kernel.time.of(kernel.store.ready(&claim)).await {
+            Ok(heard) => heard,
             // What an earlier call has claimed is the caller's.
             Err(error) if !taken.is_empty() => {
                 debug!(%error, "fewer due tasks were claimed than there was room for");

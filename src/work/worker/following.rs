@@ -156,8 +156,7 @@ async fn obey(
     }
     let hopped = hop(engine, &heard, &kept, Duration::MAX).await;
     if !changes.is_empty() {
-        let asked = kernel.clock.moment();
-        let heard = kernel.time.heard(&asked, kernel.store.change(changes).await?);
+        let heard = kernel.time.of(kernel.store.change(changes)).await?;
         let mut due_wakes = Vec::new();
         for answer in &heard.found {
             // Any other answer: another process was faster, and sends what follows. An error: the sweep finds the row.
