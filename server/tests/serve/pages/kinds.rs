@@ -167,8 +167,9 @@ async fn a_pause_that_cannot_be_read_says_how_to_get_out() {
             .unwrap()
     };
     change("UPDATE delayline_tasks SET headers = 'x' WHERE kind = 'delayline.paused'").await;
-    // The server may start what is due for as long as it knows of the pauses from before.
-    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    // The server may hand out what is due for as long as it knows of the pauses from before.
+    let none = json!({"kinds": ["none"], "max": 1, "wait": "100ms"});
+    while server.post("/v1/claims", none.clone()).await.status != 503 {}
 
     let refused = server.get("/v1/kinds").await;
     let said = refused.body["detail"].as_str().unwrap().to_owned();
