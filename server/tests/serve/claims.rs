@@ -224,8 +224,7 @@ async fn a_server_that_stops_ends_the_waiting() {
                 .await
         })
     };
-    // Long enough for the request to be there; should it not be, it is refused, and the test fails.
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    server.catches_up().await;
     server.terminate();
     let given = tokio::time::timeout(Duration::from_secs(20), waiting)
         .await

@@ -55,7 +55,7 @@ async fn listeners_are_told_what_becomes_of_a_task() {
         .await
         .is(200, "done");
     let taken = server
-        .post("/v1/claims", json!({"kinds": ["report"], "wait": "10s"}))
+        .post("/v1/claims", json!({"kinds": ["report"], "wait": "30s"}))
         .await
         .body;
     let claim = taken["claims"][0]["claim"].as_str().unwrap();

@@ -74,7 +74,7 @@ async fn the_tasks_of_a_paused_kind_are_not_given_until_it_is_resumed() {
         (resumed.status.as_u16(), resumed.body),
         (200, json!({"was_paused": true}))
     );
-    let waiting = json!({"kinds": ["report"], "max": 10, "wait": "10s"});
+    let waiting = json!({"kinds": ["report"], "max": 10, "wait": "30s"});
     let taken = server.post("/v1/claims", waiting).await.body;
     assert_eq!(taken["claims"].as_array().unwrap().len(), 1);
     let resumed = server.post("/v1/kinds/report/resume", json!({})).await;

@@ -134,8 +134,7 @@ async fn by_each(
         open(&mut stream).await;
         streams.push(stream);
     }
-    // What was sent before has come.
-    assert_eq!(server.get("/readyz").await.status, 200);
+    server.catches_up().await;
     (server.resident().saturating_sub(before) / count, streams)
 }
 

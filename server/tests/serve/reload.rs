@@ -1,7 +1,6 @@
 //! A configuration that is changed while the server runs.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::response::IntoResponse as _;
@@ -290,13 +289,12 @@ async fn a_worker_that_waits_asks_again_and_ends_what_it_was_given_before() {
         .await
         .is(201, "new");
     let take = |wait: &str| json!({"kinds": ["order.cancel"], "wait": wait});
-    let given = server.post("/v1/claims", take("10s")).await.body;
+    let given = server.post("/v1/claims", take("30s")).await.body;
     let claim = given["claims"][0]["claim"].as_str().unwrap().to_owned();
 
     let waits = server.post("/v1/claims", take("60s"));
     let reloaded = async {
-        // It waits, or comes when that is refused: then there is nothing to be seen.
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        server.catches_up().await;
         server.reload(&posting(&receiver, SECRET, "")).await
     };
     let (waited, _) = tokio::join!(waits, reloaded);

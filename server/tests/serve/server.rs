@@ -104,6 +104,13 @@ impl Server {
         }
     }
 
+    /// Waits until it has begun what was sent to it before: it takes connections in the order in which they come.
+    pub(crate) async fn catches_up(&self) {
+        for _ in 0..10 {
+            assert_eq!(self.get("/readyz").await.status, 200);
+        }
+    }
+
     /// Where it listens.
     pub(crate) fn address(&self) -> std::net::SocketAddr {
         self.url.strip_prefix("http://").unwrap().parse().unwrap()

@@ -1,5 +1,7 @@
 //! Tasks that are there.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use crate::server::Server;
@@ -18,6 +20,38 @@ async fn listed(server: &Server, search: &str) -> (Vec<String>, usize) {
             return (keys, pages);
         };
         path = format!("/v1/tasks{search}&cursor={cursor}");
+    }
+}
+
+/// The names of the fields of an object.
+fn fields(object: &Value) -> BTreeSet<&String> {
+    object.as_object().unwrap().keys().collect()
+}
+
+#[tokio::test]
+async fn a_task_has_the_fields_that_the_documentation_shows() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/http.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, section) = page.split_once("## What is answered").unwrap();
+    let (_, shown) = section.split_once("```json").unwrap();
+    let shown: Value = serde_json::from_str(shown.split_once("```").unwrap().0).unwrap();
+
+    let server = Server::start();
+    let task = json!({"after": "0s", "payload": {"order": 42}, "headers": {"shop": "7"}, "max_attempts": 5});
+    server.put("/v1/tasks/k/1", task.clone()).await.is(201, "new");
+    let wanted = json!({"kinds": ["k"], "wait": "30s"});
+    let claimed = server.post("/v1/claims", wanted).await.body;
+    let claim = claimed["claims"][0]["claim"].as_str().unwrap();
+    let body = json!({"after": "1h", "reason": "answered 503"});
+    let retried = server.post(&format!("/v1/claims/{claim}/retry"), body).await;
+    retried.is(200, "done");
+    let answer = server.put("/v1/tasks/k/1", task).await.body;
+    assert_eq!(fields(&answer), fields(&shown));
+    assert_eq!(fields(&answer["task"]), fields(&shown["task"]));
+    for field in fields(&answer["task"]) {
+        let is_plain = ["id", "kind"].contains(&field.as_str());
+        let is_explained = section.contains(&format!("`{field}`"));
+        assert!(is_plain || is_explained, "{field}");
     }
 }
 

@@ -176,7 +176,7 @@ async fn a_pause_that_cannot_be_read_says_how_to_get_out() {
     let (_, digits) = said.split_once("the row ").unwrap();
     let (digits, _) = digits.split_once(' ').unwrap();
     assert_eq!(digits.len(), 32, "{said}");
-    let take = json!({"kinds": ["other"], "max": 10, "wait": "1s"});
+    let take = json!({"kinds": ["other"], "max": 10, "wait": "30s"});
     for refused in [
         refused,
         server.get("/v1/tasks/other/1?explain=1").await,
