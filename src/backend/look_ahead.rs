@@ -9,13 +9,12 @@ use super::Backend;
 use super::wheel::{Bounds, WheelBackend};
 use crate::clock::Clock;
 use crate::defaults;
+use crate::observe::history::LOOK_AHEAD;
 use crate::store::store_time::Heard;
 use crate::store::{Ahead, Pending};
 
 /// How many rows one read-ahead returns.
 const LIMIT: usize = 4_096;
-/// The short name of this backend.
-pub(crate) const NAME: &str = "look-ahead";
 /// How often to read ahead: twice in the time that one covers, so that a row is found long before it is due even if a
 /// read takes a while or one fails.
 const LOOK_EVERY: Duration = defaults::LOOK_AHEAD.checked_div(2).expect("two is not zero");
@@ -50,7 +49,7 @@ impl LookAhead {
             capacity: CAPACITY,
         };
         Self {
-            wheel: Arc::new(WheelBackend::bounded(NAME, clock, bounds)),
+            wheel: Arc::new(WheelBackend::bounded(LOOK_AHEAD, clock, bounds)),
         }
     }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use self::levels::LevelsBackend;
-pub(crate) use self::look_ahead::{LookAhead, NAME as LOOK_AHEAD};
+pub(crate) use self::look_ahead::LookAhead;
 #[cfg(feature = "redis")]
 pub use self::redis::{RedisBackend, RedisBackendBuilder, RedisCheckup, ShardCheckup};
 #[cfg(feature = "rocketmq")]

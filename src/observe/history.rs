@@ -11,6 +11,9 @@ use crate::store::Noted;
 use crate::store::line::Line;
 use crate::task::timestamp::{duration, millis};
 
+/// The short name of the backend by which a store itself is read ahead.
+pub(crate) const LOOK_AHEAD: &str = "look-ahead";
+
 /// One thing that has happened to a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Entry, Explanation, Leg};
-use crate::backend::LOOK_AHEAD;
+use super::{Entry, Explanation, LOOK_AHEAD, Leg};
 use crate::delay::Spelled;
 use crate::task::timestamp::duration;
 use crate::{State, Timestamp};
