@@ -38,8 +38,11 @@ pub(super) async fn a_write_of_another_version_is_lost(fixture: &dyn TableFixtur
     assert_eq!(write(&*table, &[next(&read)]).await, ["written"]);
     let current = get(&*table, id(1)).await;
     for version in [0, 1, 3, u64::MAX >> 1] {
+        // It would be of the version that there is.
         let mut late = into_state(&read, State::Done);
         late.before.version = version;
+        late.row.payload = b"late".to_vec();
+        late.refill = true;
         assert_eq!(write(&*table, &[late]).await, ["lost"], "{version}");
     }
     assert_eq!(get(&*table, id(1)).await, current);
