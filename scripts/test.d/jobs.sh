@@ -127,6 +127,8 @@ report() {
     step "failures"
     local name
     for name in "${failed[@]}"; do
+        # Parts of the night that are no tests print as they go.
+        [[ -f $logs/$name ]] || { echo "FAILED $name: see its output above" && continue; }
         awk -v job="$name" -v each="$((${#failed[@]} > 1 ? 12 : 30))" '
             /^---- .* stdout ----$/ { test = $2; lines = 0; section = 1; shown++; if (shown <= 4) print "FAILED " job " " test; next }
             /^failures:$/ { section = 0 }
@@ -151,12 +153,12 @@ report() {
     grep -rhE 'disk|busy|OutOfMemory' "$servers"/rocketmq/*.log 2>/dev/null | tail -n 3 || true
 }
 
-# The line that counts, over all jobs; false if one failed or no test ran.
+# The line that counts, over all jobs; false if one failed or no test ran, as parts of the night have none.
 total() {
-    cat "$logs"/* | awk '
+    cat "$logs"/* | awk -v needs_tests="$([[ $tier == night ]] || echo 1)" '
         /^test result:/ { passed += $4; failed += $6; ignored += $8 }
         END {
             printf "%d ignored\n%d passed, %d failed\n", ignored, passed, failed
-            exit ignored > 0 || failed > 0 || passed == 0
+            exit ignored > 0 || failed > 0 || (needs_tests && passed == 0)
         }' && ((${#failed[@]} == 0))
 }

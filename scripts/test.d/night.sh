@@ -71,6 +71,9 @@ histories() {
     return "$status"
 }
 
+# Some mistakes show in one of thousands of histories.
+mutants() { DELAYLINE_HISTORIES=50000 scripts/mutants; }
+
 # Without the second compiler where brokers live shortly, and with it where they live long.
 nemesis() {
     export DELAYLINE_NEMESIS_SECONDS=600
@@ -117,7 +120,7 @@ parts() {
     part nemesis "the nemesis, ten minutes on each of five stores, and on the server" nemesis
     part histories "a million histories" histories
     part packaging "packages, images, charts and workflows" packaging
-    part mutants "planted mistakes" scripts/mutants
+    part mutants "planted mistakes" mutants
     part benches "benches, beside what they were" floors
     part lints "lints and documentation of everything" full_lints
     part features "lints of each feature" lints_of_features
