@@ -9,6 +9,7 @@ use tracing::{info, warn};
 use crate::clock::Moment;
 use crate::clock::background::Background;
 use crate::schedule::kernel::Kernel;
+use crate::store::store_time::StoreTime;
 use crate::store::{Paused, paused, unanswered};
 use crate::{Error, Kind, Timestamp, defaults};
 
@@ -43,17 +44,17 @@ impl Pauses {
     }
 
     /// Whether a kind is paused, as far as is known.
-    pub(crate) fn has(&self, kind: &Kind, now: Option<Timestamp>) -> bool {
+    pub(crate) fn has(&self, kind: &Kind, time: &StoreTime) -> bool {
         match self.heard().until.get(kind) {
-            Some(Some(until)) => now.is_none_or(|now| now < *until),
+            Some(Some(until)) => time.earliest().is_none_or(|now| now < *until),
             Some(None) => true,
             None => false,
         }
     }
 
     /// Whether it is known that a kind is not paused.
-    pub(crate) fn allow(&self, kind: &Kind, moment: &Moment, now: Option<Timestamp>) -> bool {
-        self.is_younger(defaults::PAUSE_SEEN, moment) && !self.has(kind, now)
+    pub(crate) fn allow(&self, kind: &Kind, moment: &Moment, time: &StoreTime) -> bool {
+        self.is_younger(defaults::PAUSE_SEEN, moment) && !self.has(kind, time)
     }
 
     /// Whether any kind is paused, as far as is known.
@@ -140,8 +141,40 @@ const ASK_LIMIT: Duration = defaults::PAUSE_SEEN;
 
 #[cfg(test)]
 mod tests {
-    use crate::Scheduler;
-    use crate::store::MemoryStore;
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use super::{Heard, Pauses};
+    use crate::clock::Clock;
+    use crate::store::store_time::StoreTime;
+    use crate::store::{MemoryStore, Stamped};
+    use crate::{Kind, Scheduler, Timestamp};
+
+    /// The store may have read its clock when the machine was awake again.
+    #[tokio::test(start_paused = true)]
+    async fn what_the_machine_slept_within_a_call_is_no_part_of_a_pause() {
+        let (kind, now) = (Kind::from("k"), Timestamp::from_millis(0));
+        let until = [(kind.clone(), Some(now.after(Duration::from_secs(20))))].into();
+        let pauses = Pauses {
+            heard: Mutex::new(Heard {
+                until,
+                ..Heard::default()
+            }),
+            ..Pauses::default()
+        };
+        let clock = Clock::simulated(1);
+        let time = StoreTime::new(clock.clone());
+        assert!(pauses.has(&kind, &time), "the store has said nothing yet");
+        let asked = clock.moment();
+        clock.suspend(Duration::from_secs(50));
+        tokio::time::sleep(Duration::from_secs(50)).await;
+        time.heard(&asked, Stamped { now, found: () });
+        assert!(pauses.has(&kind, &time));
+        tokio::time::sleep(Duration::from_secs(19)).await;
+        assert!(pauses.has(&kind, &time));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(!pauses.has(&kind, &time));
+    }
 
     /// Else a worker that has just asked may start by a time from before a step of the store's clock.
     #[tokio::test]

@@ -120,7 +120,7 @@ impl Figures {
         state: State,
         now: Timestamp,
     ) -> Result<(), Error> {
-        if !state.is_live() || is_paused(kernel, kind, now).await {
+        if !state.is_live() || is_paused(kernel, kind).await {
             return Ok(());
         }
         let first = Page::new(kind.clone(), state).lean().limit(LOOKED_AT);
@@ -137,10 +137,10 @@ impl Figures {
 }
 
 /// What waits for a resume is not late.
-async fn is_paused(kernel: &Kernel, kind: &Kind, now: Timestamp) -> bool {
+async fn is_paused(kernel: &Kernel, kind: &Kind) -> bool {
     // If the store does not answer, it is as it was heard last.
     let _ = kernel.pauses.refresh(kernel).await;
-    kernel.pauses.has(kind, Some(now))
+    kernel.pauses.has(kind, &kernel.time)
 }
 
 fn record(figures: &BTreeMap<SharedString, Figures>) {

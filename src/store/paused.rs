@@ -85,7 +85,7 @@ pub(crate) async fn pause(
         ));
     }
     if let Some(until) = until
-        && until <= time.ask(store).await?.now
+        && until <= time.ask(store).await?.told()
     {
         return Err(Error::invalid(
             "until",
@@ -170,7 +170,7 @@ pub(crate) async fn all(store: &dyn Store, time: &StoreTime) -> Result<(Vec<Paus
     if marks.is_empty() {
         return Ok(Default::default());
     }
-    let now = time.ask(store).await?.now;
+    let now = time.ask(store).await?.told();
     let (mut found, mut over) = (Vec::with_capacity(marks.len()), Vec::new());
     for (row, mark) in marks {
         let Some(key) = &row.key else { continue };

@@ -167,6 +167,13 @@ impl StoreTime {
         Some(self.last()?.now(self.clock.instant()))
     }
 
+    /// The time that the store's clock has reached at least, at whatever moment of its last call it was read; none if the store
+    /// never answered yet. What a pause or a table forbids until a time is allowed by this: by [`now`](Self::now) it would be
+    /// too soon by what the machine has slept within that call.
+    pub(crate) fn earliest(&self) -> Option<Timestamp> {
+        Some(self.last()?.earliest(self.clock.instant()))
+    }
+
     /// As if the store had answered just now; none if it never did yet.
     pub(crate) fn carried_on(&self) -> Option<Heard<()>> {
         let at = self.clock.instant();
@@ -240,7 +247,12 @@ impl Reading {
     /// It is this or later.
     pub(crate) fn earliest(&self, instant: Instant) -> Timestamp {
         let since = instant.saturating_duration_since(self.answered);
-        self.now.after(since).shifted(-millis(self.slept))
+        self.told().after(since)
+    }
+
+    /// What the clock showed at some moment of the call.
+    pub(crate) fn told(&self) -> Timestamp {
+        self.now.shifted(-millis(self.slept))
     }
 }
 

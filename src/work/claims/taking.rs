@@ -44,8 +44,10 @@ pub(super) async fn take(request: &Request, places: usize) -> Result<Taken, Erro
     let kernel = &claims.kernel;
     let began = kernel.clock.moment();
     kernel.pauses.refresh(kernel).await?;
-    let now = kernel.time.now();
-    let kinds = request.kinds.iter().filter(|kind| !kernel.pauses.has(kind, now));
+    let kinds = request
+        .kinds
+        .iter()
+        .filter(|kind| !kernel.pauses.has(kind, &kernel.time));
     let mut shares = Shares::among(kinds, claims.shared.next_turn());
     let reserved = claims.terms.budget.take_up_to(claims.terms.bytes);
     let mut bytes = reserved.bytes();
@@ -88,8 +90,8 @@ pub(super) async fn take(request: &Request, places: usize) -> Result<Taken, Erro
         let is_heard = kernel.pauses.refresh(kernel).await.is_ok();
         // The lease may have ended meanwhile: then none is to start.
         let is_late = began.until(&kernel.clock.moment()) >= request.lease;
-        let now = kernel.time.now();
-        let may_start = |one: &Claimed| is_heard && !is_late && !kernel.pauses.has(&one.task.kind, now);
+        let may_start =
+            |one: &Claimed| is_heard && !is_late && !kernel.pauses.has(&one.task.kind, &kernel.time);
         let (given, kept) = claimed.into_iter().partition::<Vec<_>, _>(may_start);
         claimed = given;
         if kept.is_empty() {

@@ -85,7 +85,7 @@ async fn obey(
     settle: &Settle,
 ) -> Result<(), Error> {
     let kernel = &engine.kernel;
-    let Some(heard) = kernel.time.carried_on() else {
+    let (Some(heard), Some(earliest)) = (kernel.time.carried_on(), kernel.time.earliest()) else {
         // Nothing was found by a store that never answered.
         return Ok(());
     };
@@ -96,7 +96,7 @@ async fn obey(
     if let Some(lane) = engine.lanes.get(&check_queue.kind) {
         let mut to_run = Vec::new();
         for (attempt, expected) in claimed.into_iter().zip(of_claimed) {
-            match expected.course_of_claimed(attempt.task.planned_at, heard.now) {
+            match expected.course_of_claimed(attempt.task.planned_at, earliest) {
                 Course::Keep | Course::RunNow => to_run.push(attempt),
                 Course::Move(due) => {
                     let look_in = way(due).look_in;
@@ -111,7 +111,7 @@ async fn obey(
     let mut kept = Vec::new();
     let mut changes = Vec::new();
     for (row, expected) in due.into_iter().zip(of_due) {
-        match expected.course_of_claimed(row.planned_at, heard.now) {
+        match expected.course_of_claimed(row.planned_at, earliest) {
             Course::Keep | Course::RunNow => {}
             Course::Move(time) => {
                 let Way { look_in, sent } = way(time);

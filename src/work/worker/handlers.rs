@@ -143,7 +143,7 @@ fn start_next(
             let (kind, woken_by) = (&context.task().kind, context.woken_by().word());
             // Once more: a busy runtime, or a pause of the process, may lie between the start and this.
             let now = inside.now();
-            if !lease.holds(&now) || !inside.kernel.pauses.allow(kind, &now.moment, now.store) {
+            if !lease.holds(&now) || !inside.kernel.pauses.allow(kind, &now.moment, &inside.kernel.time) {
                 return Ended::TooLate;
             }
             inside.kernel.started(kind, woken_by, lateness);

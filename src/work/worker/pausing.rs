@@ -25,11 +25,11 @@ pub(crate) fn ask_ahead(engine: &Engine, now: &Moment) {
 pub(crate) fn may_start(engine: &Engine, lane: &Lane, now: &Now) -> bool {
     let pauses = &engine.kernel.pauses;
     // Others in this process ask, too: the lane may not have been told yet.
-    if pauses.has(&lane.kind, now.store) != lane.is_paused() {
+    if pauses.has(&lane.kind, &engine.kernel.time) != lane.is_paused() {
         engine.pauses.notify_one();
     }
     ask_ahead(engine, &now.moment);
-    pauses.allow(&lane.kind, &now.moment, now.store)
+    pauses.allow(&lane.kind, &now.moment, &engine.kernel.time)
 }
 
 /// Asks which kinds are paused when something is to start, and twice as often as it must be known while any is, until
@@ -50,9 +50,8 @@ pub(crate) async fn watch(engine: Arc<Engine>, settle: mpsc::UnboundedSender<Set
             () = again => {}
         }
         let asked = kernel.pauses.refresh(kernel).await;
-        let now = kernel.time.now();
         for (kind, lane) in &engine.lanes {
-            let paused = kernel.pauses.has(kind, now);
+            let paused = kernel.pauses.has(kind, &kernel.time);
             if lane.set_paused(paused) {
                 lane.set_backlog(true);
                 engine.room.notify_one();

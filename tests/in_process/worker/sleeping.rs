@@ -6,7 +6,7 @@ use delayline::clock::Clock;
 use delayline::store::{Change, Expect, Store, Verb};
 use delayline::{NewTask, Outcome, Policy, Scheduler, State, TaskId, Worker};
 
-use crate::support::{KIND, Op, Running, World, ms, secs};
+use crate::support::{KIND, Op, Running, World, at, ms, secs};
 use crate::worker::leases::{Ended, schedule, working};
 use crate::worker::outcomes::worker_that;
 
@@ -71,6 +71,29 @@ async fn what_was_cancelled_while_the_machine_slept_does_not_start_when_it_wakes
     world.pass(secs(60)).await;
     let started = cancelled.iter().filter(|&&id| !world.runs.of(id).is_empty());
     assert_eq!(started.count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_does_not_end_early_because_a_machine_slept_while_the_store_answered() {
+    let world = World::new();
+    let until = Some(at(40_000));
+    world
+        .scheduler
+        .pause(KIND, until, "the bank is down")
+        .await
+        .unwrap();
+    let (scheduler, clock) = process(&world);
+    world.store.hold(Op::Now);
+    let asked = tokio::spawn(async move { scheduler.paused().await });
+    world.pass(ms(1)).await;
+    clock.suspend(secs(30));
+    world.pass(secs(30)).await;
+    // It reads its clock only now: nothing has been slept since.
+    world.store.free(Op::Now);
+    assert_eq!(asked.await.unwrap().unwrap().len(), 1);
+    world.pass(secs(1)).await;
+    let paused = world.another_scheduler().paused().await.unwrap();
+    assert_eq!(paused[0].until, until, "nor is it removed for all");
 }
 
 #[tokio::test(start_paused = true)]

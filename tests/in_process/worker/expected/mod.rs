@@ -13,7 +13,7 @@ use delayline::clock::Clock;
 use delayline::expected::{Check, Expected};
 use delayline::{Error, Failure, Key, NewTask, Outcome, Policy, Scheduler, State, Task, Timestamp};
 
-use crate::support::{KIND, Op, START, Setup, World, at, ms, secs};
+use crate::support::{KIND, Op, Running, START, Setup, World, at, ms, secs};
 use crate::worker::outcomes::worker_that;
 
 /// A table of a service's own, and what the check was asked of it.
@@ -177,6 +177,22 @@ async fn a_task_that_was_moved_later_after_its_last_hop_does_not_run_before_its_
     assert_eq!(world.runs.times(), [20_000]);
     assert_eq!(world.runs.all()[0].task.attempt, 1);
     assert_eq!(world.scheduler.stats().followed, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_machine_slept_while_the_store_answered_is_no_time_that_has_come() {
+    let (world, posts) = world();
+    let _worker = Running::start(world.worker().sweep_every(secs(1_000)));
+    world.store.hold(Op::Arrive);
+    world.publish(&posts, "a", 10_000).await;
+    world.pass_until(10_001).await;
+    posts.set("a", 50_000);
+    world.clock.suspend(secs(30));
+    tokio::time::sleep(secs(30)).await;
+    // It claims, and reads its clock, only now.
+    world.store.free(Op::Arrive);
+    world.settle().await;
+    assert_eq!(world.runs.times(), [50_000]);
 }
 
 #[tokio::test(start_paused = true)]
