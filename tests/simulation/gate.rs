@@ -138,12 +138,21 @@ impl Gate {
 
     /// A call of the store, whose answer says what the time is there.
     async fn stamped<T>(&self, hearer: Hearer, effect: impl Future<Output = T>) -> Result<T, Error> {
+        self.tried(hearer, async { Ok(effect.await) }).await
+    }
+
+    /// A call of the store, whose answer says what the time is there unless it is an error.
+    async fn tried<T>(
+        &self,
+        hearer: Hearer,
+        effect: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
         let asked = self.ground.ledger.elapsed();
         let (answer, given_after) = self.counted(effect).await?;
-        if hearer == Hearer::Worker {
+        if hearer == Hearer::Worker && answer.is_ok() {
             self.ground.ledger.heard(self.life, asked, given_after);
         }
-        Ok(answer)
+        answer
     }
 
     /// A call of the store.
@@ -344,11 +353,11 @@ async fn patient<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, E
 #[async_trait]
 impl Transaction for GatedTransaction {
     async fn insert(&mut self, rows: Vec<NewRow>) -> Result<Stamped<Vec<Scheduled>>, Error> {
-        patient(self.gate.stamped(self.hearer, self.open.insert(rows))).await?
+        patient(self.gate.tried(self.hearer, self.open.insert(rows))).await
     }
 
     async fn change(&mut self, changes: Vec<Change>) -> Result<Stamped<Vec<Answer>>, Error> {
-        patient(self.gate.stamped(self.hearer, self.open.change(changes))).await?
+        patient(self.gate.tried(self.hearer, self.open.change(changes))).await
     }
 
     async fn find(&mut self, target: &Target) -> Result<Option<Task>, Error> {
