@@ -45,8 +45,9 @@ impl Pauses {
 
     /// Whether a kind is paused, as far as is known.
     pub(crate) fn has(&self, kind: &Kind, time: &StoreTime) -> bool {
-        match self.heard().until.get(kind) {
-            Some(Some(until)) => time.earliest().is_none_or(|now| now < *until),
+        let until = self.heard().until.get(kind).copied();
+        match until {
+            Some(Some(until)) => time.earliest().is_none_or(|now| now < until),
             Some(None) => true,
             None => false,
         }
