@@ -45,7 +45,7 @@ impl Scheduler {
             return Ok(None);
         };
         let kernel = &self.kernel;
-        let now = kernel.time.ask(&*kernel.store).await?.now;
+        let now = kernel.time.ask(&*kernel.store).await?.now(kernel.clock.instant());
         let mut pauses = self.paused().await?.into_iter();
         let (history, is_cut) = noted.entries();
         let wake = history.last().and_then(|last| self.wake_up(&task, last));

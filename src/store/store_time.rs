@@ -8,7 +8,7 @@ use tracing::warn;
 
 use crate::clock::{Clock, Moment, instant_after};
 use crate::store::{Stamped, Store, When};
-use crate::task::timestamp::{duration, millis};
+use crate::task::timestamp::duration;
 use crate::{Error, Timestamp};
 
 /// How long after it was called a store is believed to have read its clock, at the most, if nothing else tells.
@@ -61,12 +61,14 @@ const STEP: Duration = Duration::from_secs(5);
 /// A time by the store's clock, and what is known of the moment at which it was read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
-    pub(crate) now: Timestamp,
-    /// As far as is believed.
-    pub(crate) at: Instant,
-    /// No later than this.
-    pub(crate) answered: Instant,
-    /// What the machine slept between call and answer: it is in `now`, as if all of that was after the clock was read.
+    /// What the clock showed at some moment of the call.
+    told: Timestamp,
+    /// That moment, as far as is believed.
+    at: Instant,
+    /// It was no later than this.
+    answered: Instant,
+    /// What the machine slept between call and answer, which the monotonic clock does not count. Whether that was before or
+    /// after the store's clock was read is not known.
     slept: Duration,
 }
 
@@ -99,7 +101,7 @@ impl StoreTime {
         let slept = asked.slept_until(&answered);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let reading = Reading {
-            now: now.after(slept),
+            told: now,
             at: Shown::place(&mut known.shown, asked.instant(), answered.instant(), now),
             answered: answered.instant(),
             slept,
@@ -122,7 +124,7 @@ impl StoreTime {
             let took = |call: &Last| call.asked.steadily_until(&call.answered);
             let allowed = STEP + took(&this) + took(&last);
             let passed = last.answered.steadily_until(&this.answered);
-            let by = reading.now.millis_since(last.reading.now.after(passed));
+            let by = reading.latest().millis_since(last.reading.latest().after(passed));
             if by.unsigned_abs() > u64::try_from(allowed.as_millis()).unwrap_or(u64::MAX) {
                 warn!(
                     by_ms = by,
@@ -140,7 +142,7 @@ impl StoreTime {
         let last = self.known.lock().unwrap_or_else(PoisonError::into_inner).last?;
         let slept = last.answered.slept_until(&self.clock.moment());
         Some(Reading {
-            now: last.reading.now.after(slept),
+            told: last.reading.told.after(slept),
             ..last.reading
         })
     }
@@ -232,7 +234,7 @@ impl Reading {
     /// What the store said in an answer that has just come.
     pub(crate) fn just_heard<T>(heard: &Heard<T>, answered: Instant) -> Self {
         Self {
-            now: heard.now,
+            told: heard.now,
             at: heard.at,
             answered,
             slept: Duration::ZERO,
@@ -241,18 +243,22 @@ impl Reading {
 
     /// The time by the store's clock at `instant`, as far as is believed.
     pub(crate) fn now(&self, instant: Instant) -> Timestamp {
-        self.now.after(instant.saturating_duration_since(self.at))
+        self.latest().after(instant.saturating_duration_since(self.at))
     }
 
     /// It is this or later.
     pub(crate) fn earliest(&self, instant: Instant) -> Timestamp {
-        let since = instant.saturating_duration_since(self.answered);
-        self.told().after(since)
+        self.told.after(instant.saturating_duration_since(self.answered))
     }
 
     /// What the clock showed at some moment of the call.
     pub(crate) fn told(&self) -> Timestamp {
-        self.now.shifted(-millis(self.slept))
+        self.told
+    }
+
+    /// What the clock showed when the call ended, if the machine slept only after it was read.
+    fn latest(&self) -> Timestamp {
+        self.told.after(self.slept)
     }
 }
 
@@ -307,7 +313,12 @@ mod tests {
         let clock = Clock::simulated(1);
         let store = MemoryStore::with_clock(Clock::simulated(2));
         let time = StoreTime::new(clock.clone());
-        let due = time.ask(&store).await.unwrap().now.after(Duration::from_secs(60));
+        let due = time
+            .ask(&store)
+            .await
+            .unwrap()
+            .told()
+            .after(Duration::from_secs(60));
         let slept = Duration::from_secs(50);
         clock.suspend(slept);
         tokio::time::sleep(slept + Duration::from_secs(1)).await;

@@ -58,7 +58,7 @@ pub(super) async fn end(claims: &Claims, claim: ClaimId, verdict: Verdict) -> Re
         };
         let now = match kernel.time.now() {
             Some(now) => now,
-            None => kernel.time.ask(&*kernel.store).await?.now,
+            None => kernel.time.ask(&*kernel.store).await?.now(kernel.clock.instant()),
         };
         let ending = verdict.ending(&task, &inside.policy_of(&task.kind), now, kernel);
         let held = write(&inside, claim, Some(&task), ending.clone()).await?;
