@@ -5,7 +5,7 @@ mod task_message;
 use std::fmt;
 
 use super::{Message, PublishError, Publisher, RocketMqOptions, message};
-use crate::{Context, Error, Failure, Outcome};
+use crate::{Context, Error, Failure, Kind, Outcome, Policy, Worker};
 
 /// Publishes due tasks to a topic of the service's own, so that consumers in any language stay as they are: for
 /// [`Worker::forward`](crate::Worker::forward).
@@ -163,6 +163,22 @@ impl Forward {
             Ok(()) => Ok(Outcome::Done),
             Err(error) => error.outcome(context),
         }
+    }
+}
+
+/// What only RocketMQ adds to a worker.
+impl Worker {
+    /// Publishes the tasks of `kind` to a topic of the service's own, where its consumers run them: see [`Forward`].
+    #[must_use]
+    pub fn forward(self, kind: impl Into<Kind>, policy: Policy, forward: Forward) -> Self {
+        let worker = match forward.check() {
+            Ok(()) => self,
+            Err(error) => self.refuse(error),
+        };
+        worker.handle_bytes(kind, policy, move |context| {
+            let forward = forward.clone();
+            async move { forward.publish(&context).await }
+        })
     }
 }
 

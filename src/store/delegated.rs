@@ -28,7 +28,7 @@ macro_rules! delegate_store {
         const _: () = {
             use std::time::Duration;
 
-            use $crate::backend::Wake;
+            use $crate::task::wake::Wake;
             use $crate::store::*;
             use $crate::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp};
 

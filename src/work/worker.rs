@@ -131,23 +131,11 @@ impl Worker {
         self
     }
 
-    /// Publishes the tasks of `kind` to a topic of the service's own, where its consumers run them: see
-    /// [`Forward`](crate::rocketmq::Forward).
+    /// Makes it refuse to start, unless it does so already, for a reason that shows only while it is put together.
     #[cfg(feature = "rocketmq")]
-    #[must_use]
-    pub fn forward(
-        mut self,
-        kind: impl Into<Kind>,
-        policy: Policy,
-        forward: crate::rocketmq::Forward,
-    ) -> Self {
-        if let Err(error) = forward.check() {
-            self.refused.get_or_insert(error);
-        }
-        self.handle_bytes(kind, policy, move |context| {
-            let forward = forward.clone();
-            async move { forward.publish(&context).await }
-        })
+    pub(crate) fn refuse(mut self, error: Error) -> Self {
+        self.refused.get_or_insert(error);
+        self
     }
 
     /// What people see in [`Task::owner`]. Default: `worker-` and a random number.
