@@ -59,7 +59,7 @@ pub trait Table: Send + Sync {
         self.read(ids, &[], Columns::Lean).await
     }
 
-    /// The rows of ranges of the indexes, an answer for each range, its rows in its order. All by one reading of the clock.
+    /// The rows of ranges of the indexes, an answer for each range, its rows in its order: each by the time at which it is read.
     async fn range(&self, ranges: &[Range], columns: Columns) -> Result<Stamped<Vec<Found>>, Error>;
 
     /// How many rows of a kind and state are due within each of these spans from now, each counted by an index, up to `most`.

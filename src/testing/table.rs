@@ -11,6 +11,8 @@
 #![allow(clippy::unwrap_used, reason = "a case is a test, and may panic")]
 
 mod claims;
+mod dropped;
+mod edges;
 mod guards;
 mod ranges;
 mod rows;
@@ -139,6 +141,16 @@ macro_rules! table_cases {
                 a_row_that_is_not_due_or_not_scheduled_is_not_claimed
                 a_row_is_claimed_by_one
                 a_locked_row_is_passed_over
+            }
+            edges {
+                a_range_has_the_milliseconds_at_which_it_begins_and_ends
+                a_row_is_counted_from_its_millisecond_on
+                a_row_is_claimed_from_its_millisecond_on
+            }
+            dropped {
+                a_write_that_is_dropped_leaves_its_row_whole
+                an_insert_that_is_dropped_leaves_no_part_of_a_row
+                a_claim_that_is_dropped_has_its_rows_or_leaves_them
             }
         }
     };

@@ -75,10 +75,8 @@ pub(super) async fn a_write_of_a_row_that_is_gone_is_lost(fixture: &dyn TableFix
 pub(super) async fn a_payload_is_written_only_where_it_is_new(fixture: &dyn TableFixture) {
     let table = fixture.table().await;
     add(&*table, &[paid(b"before", row(1, 5)), paid(b"before", row(2, 5))]).await;
-    let writes = [1, 2].map(|n| async move { n });
     let mut all = Vec::new();
-    for n in writes {
-        let n = n.await;
+    for n in [1, 2] {
         let mut write = next(&get(&*table, id(n)).await);
         write.row.payload = b"after".to_vec();
         write.row.headers = [("a".to_owned(), "b".to_owned())].into();

@@ -1,6 +1,7 @@
 //! The table in a file, by its contract.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use sqlx::ConnectOptions;
@@ -14,25 +15,32 @@ use crate::store::sql::SqlTable;
 use crate::store::table::Table;
 use crate::testing::table::{TableFixture, table_conformance};
 
-/// A file in a folder that is removed afterwards. No row of it can be locked: SQLite locks whole files.
+/// Files in a folder that is removed afterwards. No row of one can be locked: SQLite locks whole files.
 #[derive(Debug)]
-struct File {
+struct Files {
     folder: TempDir,
+    count: AtomicUsize,
     /// Whether a later release has added a column.
     is_wider: bool,
 }
 
-impl File {
+impl Files {
     fn new(is_wider: bool) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        Self { folder, is_wider }
+        let count = AtomicUsize::new(0);
+        Self {
+            folder,
+            count,
+            is_wider,
+        }
     }
 }
 
 #[async_trait]
-impl TableFixture for File {
+impl TableFixture for Files {
     async fn table(&self) -> Arc<dyn Table> {
-        let path = self.folder.path().join("tasks.db");
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        let path = self.folder.path().join(format!("tasks-{number}.db"));
         let store = SqliteStore::open(&path).await.unwrap();
         if self.is_wider {
             let options = SqliteConnectOptions::new().filename(&path);
@@ -43,5 +51,5 @@ impl TableFixture for File {
     }
 }
 
-table_conformance!(table, File::new(false));
-table_conformance!(a_wider_table, File::new(true));
+table_conformance!(table, Files::new(false));
+table_conformance!(a_wider_table, Files::new(true));
