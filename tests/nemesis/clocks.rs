@@ -4,7 +4,7 @@ use std::env;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
+use std::thread::{park_timeout, sleep};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::time::{ClockId, clock_gettime};
@@ -15,6 +15,8 @@ use crate::suspend::Still;
 const SEEN: &str = "DELAYLINE_NEMESIS_CLOCKS";
 /// How long it stands still.
 const SPAN: Duration = Duration::from_secs(2);
+/// How long a process waits between two readings.
+const PAUSE: Duration = Duration::from_millis(5);
 /// Makes a test fail that would hang.
 const SAFETY: Duration = Duration::from_secs(60);
 
@@ -39,12 +41,13 @@ fn process() {
             [monotonic.elapsed(), boottime() - booted, of_day() - began].map(|span| span.as_millis());
         file.write_all(format!("{monotonic} {boottime} {of_day}\n").as_bytes())
             .unwrap();
-        sleep(Duration::from_millis(5));
+        // Until a moment of the monotonic clock, as all that waits within the standard library.
+        park_timeout(PAUSE);
     }
 }
 
-/// Returns the last reading of a process, once there is a new one.
-fn next(path: &Path) -> Seen {
+/// Returns so many new readings of a process, once there are more.
+fn next(path: &Path, many: usize) -> Vec<Seen> {
     let lines = || {
         fs::read_to_string(path)
             .unwrap()
@@ -54,12 +57,18 @@ fn next(path: &Path) -> Seen {
     };
     let before = lines().len();
     let began = Instant::now();
-    while lines().len() < before + 3 {
+    // The last line before may have been a part of one, as that after them may be.
+    while lines().len() < before + 2 + many {
         assert!(began.elapsed() < SAFETY, "the process has not gone on");
-        sleep(Duration::from_millis(5));
+        sleep(PAUSE);
     }
-    // Not the last line, a part of which may be missing.
-    let line = &lines()[before + 1];
+    lines()[before + 1..][..many]
+        .iter()
+        .map(|line| seen(line))
+        .collect()
+}
+
+fn seen(line: &str) -> Seen {
     let [monotonic, boottime, of_day] = *line
         .split(' ')
         .map(|ms| Duration::from_millis(ms.parse().unwrap()))
@@ -74,17 +83,23 @@ fn next(path: &Path) -> Seen {
     }
 }
 
-/// Returns by how much each clock is behind the wall clock after the process stood still for a while.
-fn behind(still: Still) -> (Duration, Duration) {
+/// Returns a reading of a process before it stood still for a while, and so many after it.
+fn around(still: Still, many: usize) -> (Seen, Vec<Seen>) {
     let folder = tempfile::tempdir().unwrap();
     let path: PathBuf = folder.path().join("seen");
     fs::write(&path, "").unwrap();
     let process = Process::start("clocks::process", &[(SEEN, path.clone().into())]);
-    let before = next(&path);
+    let before = next(&path, 1)[0];
     let stopped = process.stop(still);
     sleep(SPAN);
     drop(stopped);
-    let after = next(&path);
+    (before, next(&path, many))
+}
+
+/// Returns by how much each clock is behind the wall clock after the process stood still for a while.
+fn behind(still: Still) -> (Duration, Duration) {
+    let (before, after) = around(still, 1);
+    let after = after[0];
     let of_day = after.of_day - before.of_day;
     assert!(of_day >= SPAN, "{of_day:?}");
     (
@@ -118,4 +133,12 @@ fn during_a_pause_only_the_clock_of_the_day_goes_on() {
         monotonic > SPAN / 2 && boottime > SPAN / 2,
         "{monotonic:?}, {boottime:?}"
     );
+}
+
+#[test]
+fn after_a_suspend_a_wait_takes_as_long_as_before() {
+    let (_, after) = around(Still::Suspended, 50);
+    let took = after[49].of_day - after[0].of_day;
+    // Readings are of whole ms.
+    assert!(took >= PAUSE * 48, "{took:?}");
 }
