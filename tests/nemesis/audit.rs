@@ -303,12 +303,22 @@ impl fmt::Display for Audit {
             let at = (late.len() * percent).div_ceil(100).saturating_sub(1);
             late.get(at).copied().unwrap_or(0)
         });
+        let mut each_minute = BTreeMap::<i64, [usize; 2]>::new();
+        let first = calls().map(|call| call.asked).min().unwrap_or(0);
+        for call in calls() {
+            let [answered, all] = each_minute.entry((call.asked - first) / 60_000).or_default();
+            *answered += usize::from(!matches!(call.said, Said::Unknown(_)));
+            *all += 1;
+        }
+        let percent = |[answered, all]: &[usize; 2]| answered * 100 / all;
+        let each_minute: Vec<_> = each_minute.values().map(percent).collect();
         let paused: i64 = self.held.iter().map(|held| held.until - held.from).sum();
         let repeated = starts().count() - self.starts.len();
         write!(
             f,
             "{} callers made {} calls; rows {states:?}; {} starts, {repeated} of them again, woken by {woken_by:?}, late \
-             p50 {} ms, p99 {} ms, max {} ms; {} effects; nothing may have started in {} pauses of {} s in all; not answered {unknown:#?}",
+             p50 {} ms, p99 {} ms, max {} ms; {} effects; nothing may have started in {} pauses of {} s in all; \
+             answered, in percent, minute by minute: {each_minute:?}; not answered {unknown:#?}",
             self.asked.len(),
             calls().count(),
             starts().count(),
