@@ -8,7 +8,7 @@ use super::{Message, PublishError, Publisher, RocketMqOptions, message};
 use crate::{Context, Error, Failure, Kind, Outcome, Policy, Worker};
 
 /// Publishes due tasks to a topic of the service's own, so that consumers in any language stay as they are: for
-/// [`Worker::forward`](crate::Worker::forward).
+/// [`Worker::forward`].
 ///
 /// To a consumer the message looks like any other producer's:
 ///
@@ -103,8 +103,7 @@ impl Forward {
         self.publisher.close().await;
     }
 
-    /// Refuses a tag and properties that no message can have. [`Worker::forward`](crate::Worker::forward) calls it by
-    /// itself.
+    /// Refuses a tag and properties that no message can have. [`Worker::forward`] calls it by itself.
     pub fn check(&self) -> Result<(), Error> {
         if let Some(tag) = &self.tag {
             message::check_tag(tag)?;
@@ -147,7 +146,7 @@ impl Forward {
         self.send(message, context).await
     }
 
-    /// Publishes the task of a handler, as [`Worker::forward`](crate::Worker::forward) does.
+    /// Publishes the task of a handler, as [`Worker::forward`] does.
     pub async fn publish(&self, context: &Context) -> Result<Outcome, Failure> {
         self.send(task_message::message(self, context.task()), context)
             .await

@@ -1,5 +1,6 @@
 //! Cases of rows at the very millisecond at which they become due: none is found, counted or claimed before it, or left out at it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::TableFixture;
@@ -53,7 +54,7 @@ impl Readings {
 
     /// The ids of the rows that the call has to find, and of those that it may, where it looks for those between so many ms
     /// after now and so many.
-    fn expected(&self, rows: &[Task], from: i64, until: i64) -> [Vec<TaskId>; 2] {
+    fn expected(&self, rows: &[Task], from: i64, until: i64) -> [BTreeSet<TaskId>; 2] {
         let between = |from: Timestamp, until: Timestamp| {
             let within = rows
                 .iter()
@@ -68,9 +69,9 @@ impl Readings {
     }
 }
 
-fn assert_found(found: &[TaskId], [must, may]: [Vec<TaskId>; 2]) {
-    let missing: Vec<_> = must.iter().filter(|id| !found.contains(id)).collect();
-    let wrong: Vec<_> = found.iter().filter(|id| !may.contains(id)).collect();
+fn assert_found(found: &BTreeSet<TaskId>, [must, may]: &[BTreeSet<TaskId>; 2]) {
+    let missing: Vec<_> = must.difference(found).collect();
+    let wrong: Vec<_> = found.difference(may).collect();
     assert!(
         missing.is_empty() && wrong.is_empty(),
         "missing: {missing:?}, too many: {wrong:?}"
@@ -91,7 +92,8 @@ pub(super) async fn a_range_has_the_milliseconds_at_which_it_begins_and_ends(fix
         for range in [by(By::Due), by(By::Wake)] {
             let call = table.range(std::slice::from_ref(&range), Columns::Lean);
             let (read, readings) = Readings::around(&*table, call).await;
-            assert_found(&ids(&read.unwrap().found[0]), readings.expected(&rows, -50, 50));
+            let found = ids(&read.unwrap().found[0]).into_iter().collect();
+            assert_found(&found, &readings.expected(&rows, -50, 50));
         }
     }
 }
@@ -122,8 +124,8 @@ pub(super) async fn a_row_is_claimed_from_its_millisecond_on(fixture: &dyn Table
             let found = claimed.unwrap().found;
             let early = found.rows.iter().find(|row| row.due_at > row.updated_at);
             assert_eq!(early, None, "each by the time of its own claim");
-            let claimed = ids(&found);
-            assert_found(&claimed, readings.expected(&rows, -3_600_000, 0));
+            let claimed = ids(&found).into_iter().collect();
+            assert_found(&claimed, &readings.expected(&rows, -3_600_000, 0));
             rows.retain(|row| !claimed.contains(&row.id));
         }
     }
