@@ -4,6 +4,7 @@ mod builder;
 mod claim;
 mod codec;
 mod database;
+mod elsewhere;
 mod eviction;
 mod idle;
 mod insert;

@@ -198,7 +198,7 @@ impl Found {
 }
 
 /// A row that makes no sense to this release: edited by hand, or written by a later one. Or one, asked for by its id or key, that
-/// a server has which does not answer, where a table has several.
+/// a server has which does not give it, where a table has several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
     /// By what its table finds it again.
@@ -211,8 +211,20 @@ pub struct Unreadable {
     pub is_live: bool,
     /// What is wrong with it.
     pub why: String,
-    /// Whether it may be read later as it is, since only what keeps it does not answer.
-    pub is_away: bool,
+    /// What has to change before it can be read.
+    pub fault: Fault,
+}
+
+/// What is at fault when a row cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// What is written in the row: a person has to repair or remove it.
+    Row,
+    /// What keeps the row, as it does not answer or refuses to: the row may be as it should.
+    Server {
+        /// Whether that may end by itself, as in [`Error::Store`].
+        transient: bool,
+    },
 }
 
 /// Which rows are to be claimed, of those that are scheduled and due.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::store::rows::Rows;
-use crate::store::table::{Found, Outcome, Table, Unreadable, Write, lean};
+use crate::store::table::{Fault, Found, Outcome, Table, Unreadable, Write, lean};
 use crate::store::{Paused, Target};
 use crate::{Error, Key, Kind, State, Task, TaskId};
 
@@ -121,20 +121,20 @@ impl Loaded {
 /// The error of a call that means a row that cannot be read.
 pub(super) fn unreadable(store: &'static str, row: &Unreadable) -> Error {
     let is_of_pauses = |(kind, _): &(Kind, Key)| kind.as_str() == Paused::KIND;
-    if row.is_live && !row.is_away && row.key.as_ref().is_some_and(is_of_pauses) {
+    if row.is_live && row.fault == Fault::Row && row.key.as_ref().is_some_and(is_of_pauses) {
         return unreadable_pause(store, row);
     }
-    let source = match row.is_away {
-        true => format!("the row cannot be read: {}", row.why),
-        false => format!(
-            "the row {} cannot be read; repair or remove it in the database: {}",
-            digits(row),
-            row.why
-        ),
+    let (transient, source) = match row.fault {
+        Fault::Server { transient } => (transient, format!("the row cannot be read: {}", row.why)),
+        Fault::Row => {
+            let (row, why) = (digits(row), &row.why);
+            let source = format!("the row {row} cannot be read; repair or remove it in the database: {why}");
+            (false, source)
+        }
     };
     Error::Store {
         store,
-        transient: row.is_away,
+        transient,
         source: source.into(),
     }
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::*;
 use crate::Key;
 use crate::store::memory::MemoryTable;
-use crate::store::table::{Columns, Found, Outcome, Range, Unreadable, Write};
+use crate::store::table::{Columns, Fault, Found, Outcome, Range, Unreadable, Write};
 use crate::store::{Ending, Expect, Verb, When};
 
 const LONG: Duration = Duration::from_secs(3_600);
@@ -82,7 +82,7 @@ impl Meddled {
             key: row.key.map(|key| (row.kind, key)),
             is_live: row.state.is_live(),
             why: "spoilt".to_owned(),
-            is_away: false,
+            fault: Fault::Row,
         }));
         found
     }

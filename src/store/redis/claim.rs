@@ -1,5 +1,7 @@
 //! Claims rows that are due.
 
+use std::sync::Arc;
+
 use futures_util::future::join_all;
 
 use super::codec::{self, lane};
@@ -32,7 +34,7 @@ type Said = (
 
 /// A claim on the way.
 pub(super) struct Claiming<'a> {
-    database: &'a Database,
+    database: &'a Arc<Database>,
     /// What is still to be had.
     left: Claim,
     now: Option<Timestamp>,
@@ -40,7 +42,7 @@ pub(super) struct Claiming<'a> {
 }
 
 impl<'a> Claiming<'a> {
-    pub(super) fn new(database: &'a Database, claim: &Claim) -> Self {
+    pub(super) fn new(database: &'a Arc<Database>, claim: &Claim) -> Self {
         let mut left = claim.clone();
         left.room.retain(|_, room| *room > 0);
         Self {

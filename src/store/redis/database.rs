@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use redis::FromRedisValue;
 
+use super::elsewhere::Elsewhere;
 use super::eviction::Eviction;
 use super::idle::Idle;
 use super::listener::{Listener, published_within};
@@ -44,6 +45,7 @@ pub(super) struct Database {
     pub(super) listener: Listener,
     pub(super) eviction: Eviction,
     pub(super) shards: Shards,
+    pub(super) elsewhere: Elsewhere,
     unreachable: Unreachable,
     pub(super) link: Arc<Link>,
     /// What all keys of this store are under.
@@ -68,6 +70,7 @@ impl Database {
                 format!("{{{namespace}}}:shards"),
                 settings.shards,
             ),
+            elsewhere: Elsewhere::default(),
             unreachable: Unreachable::default(),
             link,
             settings,

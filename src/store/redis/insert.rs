@@ -1,6 +1,7 @@
 //! Writes new rows.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use futures_util::future::join_all;
 
@@ -35,7 +36,10 @@ fn check(row: &NewRow) -> Result<(), Error> {
     }
 }
 
-pub(super) async fn insert(database: &Database, rows: &[NewRow]) -> Result<Stamped<Vec<Outcome>>, Error> {
+pub(super) async fn insert(
+    database: &Arc<Database>,
+    rows: &[NewRow],
+) -> Result<Stamped<Vec<Outcome>>, Error> {
     database.keeps().await?;
     let shards = database.shards().await?;
     let mut ids = BTreeSet::new();
@@ -89,7 +93,7 @@ pub(super) async fn insert(database: &Database, rows: &[NewRow]) -> Result<Stamp
 
 /// Says of rows whose ids are there, in other shards than they belong to, that they are lost.
 async fn lose_those_elsewhere(
-    database: &Database,
+    database: &Arc<Database>,
     shards: u16,
     rows: &[NewRow],
     came: &mut [Option<Outcome>],

@@ -8,7 +8,7 @@ use super::database::Database;
 use super::shards::{Shard, grouped};
 use crate::redis::{Lua, lua};
 use crate::store::state_code;
-use crate::store::table::{By, Range, Unreadable};
+use crate::store::table::{By, Fault, Range, Unreadable};
 use crate::task::timestamp::millis;
 use crate::{Error, TaskId};
 
@@ -43,7 +43,7 @@ pub(super) fn unreadable(
         key: None,
         is_live: codec::is_live(head),
         why: why.map_or_else(elsewhere, |why| why.to_string()),
-        is_away: false,
+        fault: Fault::Row,
     }
 }
 

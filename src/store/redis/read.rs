@@ -1,6 +1,7 @@
 //! Rows by their ids and keys, and what is noted of them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use futures_util::future::join_all;
 
@@ -9,7 +10,7 @@ use super::database::Database;
 use super::shards::{Shard, grouped, of_id, of_key};
 use crate::redis::{Lua, Role, lua};
 use crate::store::Stamped;
-use crate::store::table::{Columns, Found, Unreadable};
+use crate::store::table::{Columns, Fault, Found, Unreadable};
 use crate::{Error, Key, Kind, Task, TaskId, Timestamp};
 
 static READ: Lua = lua!("shard.lua", "read.lua");
@@ -18,7 +19,7 @@ static READ: Lua = lua!("shard.lua", "read.lua");
 const ROWS: usize = 128;
 
 /// What is read of rows beside their heads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Extra {
     Nothing,
     Payloads,
@@ -41,15 +42,15 @@ pub(super) struct Raw {
 }
 
 /// What there is of each that was asked for, or why that is not known; and the earliest time that a server has said.
-struct Seen {
-    now: Option<Timestamp>,
-    rows: Vec<Result<Option<Raw>, Error>>,
+pub(super) struct Seen {
+    pub(super) now: Option<Timestamp>,
+    pub(super) rows: Vec<Result<Option<Raw>, Error>>,
 }
 
 /// Looks for rows, ids before keys: where they belong, and ids that are not there in all other shards. Of each says what is
 /// there, or why that is not known; an error if nothing is known of any.
 pub(super) async fn look_up(
-    database: &Database,
+    database: &Arc<Database>,
     asked: &[Lookup],
     extra: Extra,
 ) -> Result<Stamped<Vec<Result<Option<Raw>, Error>>>, Error> {
@@ -58,21 +59,21 @@ pub(super) async fn look_up(
         Lookup::Id(id) => of_id(shards, *id),
         Lookup::Key(kind, key) => of_key(shards, kind, key),
     };
-    let mut seen = Seen {
-        now: None,
-        rows: asked.iter().map(|_| Ok(None)).collect(),
-    };
+    let mut seen = Seen::nothing_of(asked);
     let homes = grouped((0..asked.len()).map(|place| (home(place), place)));
     seen.look(database, asked, extra, homes).await;
-    let is_absent = |place: &usize| matches!((&asked[*place], &seen.rows[*place]), (Lookup::Id(_), Ok(None)));
-    let absent: Vec<_> = (0..asked.len()).filter(is_absent).collect();
-    let others = |place| {
-        (0..shards)
-            .filter(move |&shard| shard != home(place))
-            .map(move |shard| (shard, place))
-    };
-    let elsewhere = grouped(absent.into_iter().flat_map(others));
-    seen.look(database, asked, extra, elsewhere).await;
+    let absent = (0..asked.len()).filter_map(|place| match (&asked[place], &seen.rows[place]) {
+        (Lookup::Id(id), Ok(None)) if shards > 1 => Some((place, *id)),
+        _ => None,
+    });
+    let (absent, ids): (Vec<_>, Vec<_>) = absent.unzip();
+    if !ids.is_empty() {
+        let elsewhere = database.elsewhere.look(database, ids, extra).await;
+        seen.saw(elsewhere.now);
+        for (place, row) in absent.into_iter().zip(elsewhere.rows) {
+            seen.rows[place] = row;
+        }
+    }
     let found = seen.rows;
     match (seen.now, found.iter().find_map(|row| row.as_ref().err())) {
         (None, Some(error)) => Err(error.once_more()),
@@ -85,7 +86,19 @@ pub(super) async fn look_up(
 }
 
 impl Seen {
-    async fn look(
+    pub(super) fn nothing_of(asked: &[Lookup]) -> Self {
+        Self {
+            now: None,
+            rows: asked.iter().map(|_| Ok(None)).collect(),
+        }
+    }
+
+    fn saw(&mut self, now: Option<Timestamp>) {
+        self.now = self.now.into_iter().chain(now).min();
+    }
+
+    /// Looks in shards, for those of `asked` that are at these places.
+    pub(super) async fn look(
         &mut self,
         database: &Database,
         asked: &[Lookup],
@@ -97,8 +110,7 @@ impl Seen {
             (places, looked)
         });
         for (places, looked) in join_all(looks).await {
-            let now = looked.as_ref().ok().map(|looked| looked.now);
-            self.now = self.now.into_iter().chain(now).min();
+            self.saw(looked.as_ref().ok().map(|looked| looked.now));
             let rows: Vec<_> = match looked {
                 Ok(looked) => looked.found.into_iter().map(Ok).collect(),
                 Err(error) => places.iter().map(|_| Err(error.once_more())).collect(),
@@ -115,7 +127,7 @@ impl Seen {
 
 /// The rows, those left out that are absent.
 pub(super) async fn read(
-    database: &Database,
+    database: &Arc<Database>,
     asked: &[Lookup],
     columns: Columns,
 ) -> Result<Stamped<Found>, Error> {
@@ -130,7 +142,7 @@ pub(super) async fn read(
             Lookup::Id(id) => (Some(*id), None),
             Lookup::Key(kind, key) => (None, Some((kind.clone(), key.clone()))),
         };
-        let (is_live, why, is_away) = match seen {
+        let (is_live, why, fault) = match seen {
             Ok(None) => continue,
             Ok(Some(raw)) => match decoded(&raw, columns) {
                 Ok(task) => {
@@ -139,10 +151,13 @@ pub(super) async fn read(
                 }
                 Err(why) => {
                     id = Some(raw.id);
-                    (codec::is_live(&raw.head), why.to_string(), false)
+                    (codec::is_live(&raw.head), why.to_string(), Fault::Row)
                 }
             },
-            Err(error) => (true, error.to_string(), error.is_transient()),
+            Err(error) => {
+                let transient = error.is_transient();
+                (true, error.to_string(), Fault::Server { transient })
+            }
         };
         found.unreadable.push(Unreadable {
             row: id.map_or_else(Vec::new, |id| id.as_bytes().to_vec()),
@@ -150,7 +165,7 @@ pub(super) async fn read(
             key,
             is_live,
             why,
-            is_away,
+            fault,
         });
     }
     Ok(Stamped { now, found })

@@ -1,8 +1,11 @@
 //! Shards whose servers do not answer.
 
 use std::collections::HashMap;
+use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::shards::Shard;
 use crate::clock::{Clock, Spawned};
@@ -36,8 +39,10 @@ impl Unreachable {
         let pausing = clock.clone();
         let tries = clock.spawn(async move {
             pausing.sleep(PAUSE).await;
-            while !answers().await {
-                pausing.sleep(PAUSE).await;
+            let mut tries = FuturesUnordered::from_iter([answers()]);
+            // A try that hangs may do so long after its server is back, so it does not hold up the next one.
+            while pausing.timeout(PAUSE, answered(&mut tries)).await.is_none() {
+                tries.push(answers());
             }
             if let Some(shards) = shards.upgrade() {
                 lock(&shards).remove(&shard);
@@ -47,6 +52,16 @@ impl Unreachable {
     }
 }
 
+/// Waits until one of these tries is answered.
+async fn answered(tries: &mut FuturesUnordered<impl Future<Output = bool>>) {
+    while let Some(is_answered) = tries.next().await {
+        if is_answered {
+            return;
+        }
+    }
+    pending().await
+}
+
 /// Whether a shard is tried: tries end with their runtime, too.
 fn is_tried(shards: &HashMap<Shard, Spawned>, shard: Shard) -> bool {
     shards.get(&shard).is_some_and(|tries| !tries.has_ended())
@@ -54,4 +69,52 @@ fn is_tried(shards: &HashMap<Shard, Spawned>, shard: Shard) -> bool {
 
 fn lock<T>(shards: &Mutex<T>) -> MutexGuard<'_, T> {
     shards.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// A try that hangs until its server is back does so for good, as its connection may be lost.
+    #[tokio::test(start_paused = true)]
+    async fn a_shard_is_tried_anew_while_a_try_hangs_and_left_alone_once_one_is_answered() {
+        let unreachable = Unreachable::default();
+        let (is_back, tries) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (back, made) = (Arc::clone(&is_back), Arc::clone(&tries));
+        unreachable.add(7, &Clock::system(), move || {
+            made.fetch_add(1, Ordering::Relaxed);
+            let answers = back.load(Ordering::Relaxed);
+            async move {
+                if !answers {
+                    pending::<()>().await;
+                }
+                answers
+            }
+        });
+        tokio::time::sleep(4 * PAUSE).await;
+        assert!(unreachable.has(7) && !unreachable.has(8));
+        is_back.store(true, Ordering::Relaxed);
+        tokio::time::sleep(2 * PAUSE).await;
+        assert!(!unreachable.has(7));
+        let made = tries.load(Ordering::Relaxed);
+        tokio::time::sleep(9 * PAUSE).await;
+        assert_eq!(tries.load(Ordering::Relaxed), made);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_refuses_at_once_is_tried_after_each_pause() {
+        let (unreachable, tries) = (Unreachable::default(), Arc::new(AtomicUsize::new(0)));
+        let made = Arc::clone(&tries);
+        unreachable.add(7, &Clock::system(), move || {
+            let count = made.fetch_add(1, Ordering::Relaxed);
+            async move { count == 9 }
+        });
+        tokio::time::sleep(9 * PAUSE + PAUSE / 2).await;
+        assert!(unreachable.has(7));
+        assert_eq!(tries.load(Ordering::Relaxed), 9);
+        tokio::time::sleep(PAUSE).await;
+        assert!(!unreachable.has(7));
+    }
 }

@@ -5,7 +5,7 @@ use super::codec::{self, Corrupt, read_headers};
 use super::value::{Cells, Value};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 use crate::store::table::Range;
-use crate::store::table::{Found, Unreadable, Write};
+use crate::store::table::{Fault, Found, Unreadable, Write};
 use crate::store::{NewRow, state_code};
 use crate::{Key, Kind, State, Task, TaskId, Timestamp};
 
@@ -211,7 +211,7 @@ impl RowsRead {
                     key,
                     is_live,
                     why: corrupt.to_string(),
-                    is_away: false,
+                    fault: Fault::Row,
                 }),
             }
         }

@@ -176,6 +176,26 @@ async fn callers_that_come_at_once_share_calls_and_each_hears_of_its_own_change(
     assert!(calls <= 10, "{calls} calls for 101 callers");
 }
 
+#[tokio::test]
+async fn callers_share_their_looks_for_ids_that_are_not_where_they_belong() {
+    const CALLERS: u64 = 100;
+    let server = RedisServer::start();
+    let store = open(&server, 8);
+    // The first time it is told the script.
+    assert_eq!(store.find(&id(1).into()).await.unwrap(), None);
+    let mut admin = server.admin();
+    let (before, _) = counted(&mut admin);
+    let looks = (1..=CALLERS).map(|n| {
+        let store = &store;
+        async move { store.find(&id(n).into()).await.unwrap() }
+    });
+    let found = futures_util::future::join_all(looks).await;
+    assert!(found.iter().all(Option::is_none));
+    let calls = counted(&mut admin).0 - before;
+    // Each asks the shard that its id names.
+    assert!(calls <= CALLERS + 8 * CALLERS / 4, "{calls} calls");
+}
+
 /// Calls of scripts for one caller's call, on rows that are known to the store.
 #[tokio::test]
 async fn a_call_of_one_row_is_one_or_two_calls_of_scripts() {

@@ -4,6 +4,7 @@ use super::consistent::{ask, assert_consistent};
 use super::redis_server::RedisCluster;
 use super::*;
 use crate::store::Page;
+use crate::store::redis::shards::of_id;
 
 #[tokio::test]
 async fn a_server_that_forgets_all_is_as_a_new_one() {
@@ -100,6 +101,26 @@ async fn while_a_master_is_away_another_one_says_the_time() {
     for _ in 0..2 {
         store.now().await.unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_master_refuses_is_no_fault_of_its_rows() {
+    let cluster = RedisCluster::start();
+    let store = RedisStore::new(&cluster.url()).unwrap();
+    let task = add(&store, due(1)).await;
+    let home = of_id(store.database.shards().await.unwrap(), task.id);
+    let master = cluster.master_of(cluster.slot_of(&store.database.tag(home)));
+    ask::<()>(
+        &mut cluster.admin(master),
+        &["ACL", "SETUSER", "default", "-@scripting"],
+    );
+    let error = store.find(&task.id.into()).await.unwrap_err();
+    let said = error.to_string();
+    assert!(!error.is_transient(), "{said}");
+    assert!(
+        said.to_uppercase().contains("NOPERM") && !said.contains("repair"),
+        "{said}"
+    );
 }
 
 #[tokio::test]
