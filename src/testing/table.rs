@@ -20,6 +20,7 @@ mod trial;
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -66,10 +67,23 @@ macro_rules! table_tests {
         $($(
             #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
             async fn $case() {
-                $crate::testing::table::cases::$case(&$fixture).await;
+                $crate::testing::table::within_limit($crate::testing::table::cases::$case(&$fixture)).await;
             }
         )*)*
     };
+}
+
+/// How long a case may take: one waits for ever for a table that never lets go of a row, for example.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// Runs a case, and panics when it has not ended within ten minutes.
+#[doc(hidden)]
+pub async fn within_limit(case: impl Future<Output = ()>) {
+    let ended = tokio::time::timeout(LIMIT, case).await;
+    assert!(
+        ended.is_ok(),
+        "the case has not ended within {LIMIT:?}: the table may keep a row locked for ever"
+    );
 }
 
 /// The functions for the tests. As the cases are private to their modules, one that is in no test is dead code.
@@ -157,3 +171,12 @@ macro_rules! table_cases {
 }
 
 table_cases! { [public_cases] [] }
+
+#[cfg(test)]
+mod tests {
+    #[tokio::test(start_paused = true)]
+    #[should_panic(expected = "has not ended within 600s")]
+    async fn a_case_that_does_not_end_fails() {
+        super::within_limit(std::future::pending()).await;
+    }
+}
