@@ -10,6 +10,8 @@ use redis::{
 
 /// The error of a server for a script that it does not know.
 pub(super) const NOT_THERE: ErrorKind = ErrorKind::Server(ServerErrorKind::NoScript);
+/// The error of a server for what the account may not do.
+pub(super) const REFUSED: ErrorKind = ErrorKind::Server(ServerErrorKind::NoPerm);
 
 /// A script that runs in the server, in one step.
 pub(crate) struct Lua {

@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::{FromRedisValue, RedisError, RedisResult};
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::address::Address;
-use super::call::{Call, NOT_THERE};
+use super::call::{Call, NOT_THERE, REFUSED};
 use super::connection::Connection;
 use super::failure::{Role, is_connection_spent};
 use crate::Error;
@@ -18,6 +19,8 @@ const CLUSTER_SILENCE: Duration = Duration::from_secs(5);
 /// How long connecting may take, beside the time for one node's answer. Longer than a call: in a Cluster every node is
 /// tried, also those that hang.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// How long a connection may take for an answer on which a caller has given up.
+const ASKED_FOR: Duration = Duration::from_secs(5);
 
 /// One connection, shared by all callers, made when it is first needed and replaced when it was lost.
 ///
@@ -37,6 +40,8 @@ struct Shared {
     state: Mutex<State>,
     /// Held while connecting, so that waiting callers do not each open a connection to a returning server.
     connecting: Arc<tokio::sync::Mutex<()>>,
+    /// Held while it is asked whether a connection still answers.
+    asking: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Debug, Default)]
@@ -66,6 +71,7 @@ impl Link {
             patience,
             state: Mutex::default(),
             connecting: Arc::default(),
+            asking: Arc::default(),
         };
         Self {
             shared: Arc::new(shared),
@@ -85,14 +91,19 @@ impl Link {
     /// If the connection turns out to be lost, the call is repeated on a new one, though it may have been done: every
     /// call of this crate may be repeated, except those that are to be made [once](Call::once).
     pub(crate) async fn call<T: FromRedisValue>(&self, limit: Duration, call: &Call) -> Result<T, Error> {
-        let mut used = None;
-        let answer = tokio::time::timeout(limit, self.attempts(call, &mut used)).await;
+        let mut waiting = Waiting {
+            shared: &self.shared,
+            call,
+            on: None,
+        };
+        let answer = tokio::time::timeout(limit, self.attempts(call, &mut waiting.on)).await;
+        let used = waiting.on.take();
         match answer {
             Ok(answer) => answer,
             Err(_) => {
                 // The connection may be dead, which TCP notices only after many minutes.
                 if let Some(number) = used {
-                    self.unanswered(number, call);
+                    self.shared.unanswered(number, call.probe());
                 }
                 Err(self.role().timed_out(limit))
             }
@@ -118,7 +129,7 @@ impl Link {
                 }
                 // Not repeated: it may have been done; and a node that hangs does so for the next call as well.
                 Err(error) if error.is_timeout() && self.address().is_clustered() => {
-                    self.unanswered(number, call);
+                    self.shared.unanswered(number, call.probe());
                     return Err(self.shared.failure(error));
                 }
                 Err(error) if is_connection_spent(&error) => {
@@ -157,52 +168,40 @@ impl Link {
         Ok((made?, true))
     }
 
-    /// Records that a call on a connection was not answered in time.
-    fn unanswered(&self, number: u64, call: &Call) {
-        self.shared.forget(number);
-        self.look_for_another(number, call);
-    }
-
-    /// Reconnects in the background to a Cluster of which a node does not answer and others do. If another node answers
-    /// for the slot, its replica for example, that connection is used from then on.
-    ///
-    /// The client learns of other masters by redirections, and by connections that end. A node that hangs causes
-    /// neither.
-    fn look_for_another(&self, number: u64, call: &Call) {
-        let Some(probe) = call.probe().filter(|_| self.address().is_clustered()) else {
-            return;
-        };
-        // Another task connects already.
-        let Ok(connecting) = self.shared.connecting.clone().try_lock_owned() else {
-            return;
-        };
-        if !self.shared.is_current(number) {
-            return;
-        }
-        let shared = self.shared.clone();
-        tokio::spawn(async move {
-            let looking = async {
-                let mut connection = shared.connect().await?;
-                let answer = probe.on::<()>(&mut connection).await;
-                let is_answered = answer.is_err_and(|error| error.kind() == NOT_THERE);
-                if is_answered && shared.is_current(number) {
-                    shared.take(connection)?;
-                }
-                Ok::<(), Error>(())
-            };
-            if let Ok(Err(error)) = tokio::time::timeout(shared.connect_limit(), looking).await {
-                tracing::debug!(%error, "found no other way to a node that does not answer");
-            }
-            drop(connecting);
-        });
-    }
-
     /// Drops the connection for ever.
     pub(crate) fn close(&self) {
         let mut state = self.shared.state();
         state.closed = true;
         state.connection = None;
     }
+}
+
+/// A caller that waits for an answer, and the number of the connection that is to bring it.
+///
+/// One that is dropped meanwhile, by a limit of its caller's own, has learnt nothing of the connection. Where all callers give up
+/// sooner than the limits here, a dead connection would never be noticed: so it is asked after.
+struct Waiting<'a> {
+    shared: &'a Arc<Shared>,
+    call: &'a Call,
+    on: Option<u64>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        // Without a runtime there is no task that could ask.
+        if let Some(number) = self.on
+            && let Some(probe) = self.call.probe()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            self.shared.ask_after(number, probe, &runtime);
+        }
+    }
+}
+
+/// Whether a server answers a probe on this connection: one that refuses to has answered, too.
+async fn is_answered(probe: &Call, connection: &mut Connection) -> bool {
+    let answer = probe.on::<()>(connection).await;
+    answer.is_err_and(|error| matches!(error.kind(), NOT_THERE | REFUSED))
 }
 
 impl Shared {
@@ -216,6 +215,67 @@ impl Shared {
 
     fn connect_limit(&self) -> Duration {
         CONNECT_LIMIT.saturating_add(self.patience)
+    }
+
+    /// Records that a call on a connection was not answered in time.
+    fn unanswered(self: &Arc<Self>, number: u64, probe: Option<Call>) {
+        self.forget(number);
+        if let Some(probe) = probe.filter(|_| self.address.is_clustered()) {
+            self.look_for_another(number, probe);
+        }
+    }
+
+    /// Reconnects in the background to a Cluster of which a node does not answer and others do. If another node answers
+    /// for the slot, its replica for example, that connection is used from then on.
+    ///
+    /// The client learns of other masters by redirections, and by connections that end. A node that hangs causes
+    /// neither.
+    fn look_for_another(self: &Arc<Self>, number: u64, probe: Call) {
+        // Another task connects already.
+        let Ok(connecting) = self.connecting.clone().try_lock_owned() else {
+            return;
+        };
+        if !self.is_current(number) {
+            return;
+        }
+        let shared = Arc::clone(self);
+        tokio::spawn(async move {
+            let looking = async {
+                let mut connection = shared.connect().await?;
+                if is_answered(&probe, &mut connection).await && shared.is_current(number) {
+                    shared.take(connection)?;
+                }
+                Ok::<(), Error>(())
+            };
+            if let Ok(Err(error)) = tokio::time::timeout(shared.connect_limit(), looking).await {
+                tracing::debug!(%error, "found no other way to a node that does not answer");
+            }
+            drop(connecting);
+        });
+    }
+
+    /// Finds out in the background whether a connection still answers, on which a caller has not waited for its answer.
+    fn ask_after(self: &Arc<Self>, number: u64, probe: Call, runtime: &Handle) {
+        // One at a time: while callers give up, there will be another.
+        let Ok(asking) = self.asking.clone().try_lock_owned() else {
+            return;
+        };
+        let Some(mut connection) = self
+            .current()
+            .ok()
+            .flatten()
+            .filter(|current| current.number == number)
+        else {
+            return;
+        };
+        let shared = Arc::clone(self);
+        runtime.spawn(async move {
+            let answer = is_answered(&probe, &mut connection.connection);
+            if tokio::time::timeout(ASKED_FOR, answer).await != Ok(true) {
+                shared.unanswered(number, Some(probe));
+            }
+            drop(asking);
+        });
     }
 
     /// Makes a connection the current one for all callers.

@@ -8,6 +8,7 @@ use super::consistent::{ask, tag};
 use super::redis_server::RedisCluster;
 use super::*;
 use crate::store::proxy::{Network, Proxy};
+use crate::store::redis::shards::of_id;
 use crate::store::redis::table::RedisTable;
 use crate::store::table::{Table, Write};
 
@@ -238,4 +239,41 @@ async fn a_write_that_a_cluster_is_sent_twice_is_answered_as_it_was_the_first_ti
             Err(error) => assert!(error.is_transient(), "{error}"),
         }
     }
+}
+
+/// Finds a row for a caller that waits for a moment only, again and again.
+async fn found_by_the_impatient(store: &RedisStore, task: &Task) -> Option<Task> {
+    loop {
+        let found = tokio::time::timeout(Duration::from_millis(500), store.find(&task.id.into())).await;
+        if let Ok(Ok(found)) = found {
+            return found;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Within a minute, though no call waits for as long as the store would.
+#[tokio::test]
+async fn a_dead_connection_is_replaced_though_all_callers_give_up_soon() {
+    let server = RedisServer::start();
+    let (far, proxy) = far(&server).await;
+    let task = add(&far, due(1)).await;
+    proxy.set(Network::FrozenSoFar);
+    let found = tokio::time::timeout(Duration::from_secs(60), found_by_the_impatient(&far, &task));
+    assert_eq!(found.await, Ok(Some(task)));
+}
+
+/// The client of a Cluster learns from no redirection that a replica has taken over from a master that hangs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_hangs_is_left_though_all_callers_give_up_soon() {
+    let cluster = RedisCluster::start();
+    let store = RedisStore::new(&cluster.url()).unwrap();
+    let task = add(&store, due(1)).await;
+    let home = of_id(store.database.shards().await.unwrap(), task.id);
+    let slot = cluster.slot_of(&store.database.tag(home));
+    let master = cluster.master_of(slot);
+    cluster.signal(master, "STOP");
+    cluster.wait_for_failover(slot, master);
+    let found = tokio::time::timeout(Duration::from_secs(60), found_by_the_impatient(&store, &task));
+    assert_eq!(found.await, Ok(Some(task)));
 }
