@@ -272,7 +272,11 @@ impl Shared {
         runtime.spawn(async move {
             let answer = is_answered(&probe, &mut connection.connection);
             if tokio::time::timeout(ASKED_FOR, answer).await != Ok(true) {
-                shared.unanswered(number, Some(probe));
+                match shared.address.is_clustered() {
+                    // Those to other nodes may be as good as ever.
+                    true => shared.look_for_another(number, probe),
+                    false => shared.forget(number),
+                }
             }
             drop(asking);
         });

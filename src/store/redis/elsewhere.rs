@@ -12,8 +12,8 @@ use crate::{Error, TaskId};
 
 /// Looks for ids in all shards, for concurrent callers together.
 ///
-/// Each look is a call for every shard. Were they not shared, a few hundred callers would keep their process so busy that
-/// answers come too late, and nothing is known of rows that are there.
+/// Each look is a call for every shard. Where each caller made its own, half as many of all calls were answered while nodes of a
+/// Cluster failed.
 #[derive(Default)]
 pub(super) struct Elsewhere {
     /// Begins with the first look, which is made within a runtime.
