@@ -260,17 +260,12 @@ impl Shared {
         let Ok(asking) = self.asking.clone().try_lock_owned() else {
             return;
         };
-        let Some(mut connection) = self
-            .current()
-            .ok()
-            .flatten()
-            .filter(|current| current.number == number)
-        else {
+        let Some(mut connection) = self.numbered(number) else {
             return;
         };
         let shared = Arc::clone(self);
         runtime.spawn(async move {
-            let answer = is_answered(&probe, &mut connection.connection);
+            let answer = is_answered(&probe, &mut connection);
             if tokio::time::timeout(ASKED_FOR, answer).await != Ok(true) {
                 match shared.address.is_clustered() {
                     // Those to other nodes may be as good as ever.
@@ -304,12 +299,17 @@ impl Shared {
         Ok(state.connection.clone())
     }
 
-    fn is_current(&self, number: u64) -> bool {
+    /// The connection of this number, if it is still the current one.
+    fn numbered(&self, number: u64) -> Option<Connection> {
         let state = self.state();
-        state
-            .connection
-            .as_ref()
-            .is_some_and(|current| current.number == number)
+        let current = state.connection.as_ref();
+        current
+            .filter(|current| current.number == number)
+            .map(|current| current.connection.clone())
+    }
+
+    fn is_current(&self, number: u64) -> bool {
+        self.numbered(number).is_some()
     }
 
     fn forget(&self, number: u64) {

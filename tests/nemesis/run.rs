@@ -84,9 +84,8 @@ pub(crate) async fn run<P: Place + 'static>(kept: Kept, start: impl FnOnce(bool)
         sleep(PAUSE).await;
         let now = live(&home).await;
         if now < left {
-            fewer_at = Instant::now();
+            (left, fewer_at) = (now, Instant::now());
         }
-        left = left.min(now);
     }
     tell!(
         "{name}: {left} had not ended {:.1?} after the last fault",

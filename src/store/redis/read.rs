@@ -47,8 +47,8 @@ pub(super) struct Seen {
     pub(super) rows: Vec<Result<Option<Raw>, Error>>,
 }
 
-/// Looks for rows, ids before keys: where they belong, and ids that are not there in all other shards. Of each says what is
-/// there, or why that is not known; an error if nothing is known of any.
+/// Looks for rows, ids before keys: where they belong, and ids that are not there in all shards. Of each says what is there,
+/// or why that is not known; an error if nothing is known of any.
 pub(super) async fn look_up(
     database: &Arc<Database>,
     asked: &[Lookup],

@@ -20,8 +20,9 @@ mod working;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use self::redis_server::RedisServer;
+use self::redis_server::{RedisCluster, RedisServer};
 use super::RedisStore;
+use super::shards::of_id;
 use crate::store::{Change, Claim, Ending, Expect, Guarded, NewRow, Renewal, Step, Store, Sweep, Verb, When};
 use crate::task::wake::Wake;
 use crate::{Answer, Scheduled, State, Task, TaskId};
@@ -119,6 +120,12 @@ async fn change(store: &RedisStore, id: TaskId, verb: Verb) -> Answer {
         note: Default::default(),
     };
     store.change(vec![change]).await.unwrap().found.remove(0).unwrap()
+}
+
+/// The slot of a Cluster that has the row of a task without a key.
+async fn slot_of(cluster: &RedisCluster, store: &RedisStore, task: &Task) -> u16 {
+    let home = of_id(store.database.shards().await.unwrap(), task.id);
+    cluster.slot_of(&store.database.tag(home))
 }
 
 /// A row that is dead, under a key.

@@ -38,8 +38,7 @@ impl Unreachable {
         }
         let pausing = clock.clone();
         let tries = clock.spawn(async move {
-            pausing.sleep(PAUSE).await;
-            let mut tries = FuturesUnordered::from_iter([answers()]);
+            let mut tries = FuturesUnordered::new();
             // A try that hangs may do so long after its server is back, so it does not hold up the next one.
             while pausing.timeout(PAUSE, answered(&mut tries)).await.is_none() {
                 tries.push(answers());
@@ -52,7 +51,7 @@ impl Unreachable {
     }
 }
 
-/// Waits until one of these tries is answered.
+/// Waits until one of these tries is answered: for ever, if none is or there are none.
 async fn answered(tries: &mut FuturesUnordered<impl Future<Output = bool>>) {
     while let Some(is_answered) = tries.next().await {
         if is_answered {

@@ -5,10 +5,8 @@ use std::net::SocketAddr;
 use tokio::task::JoinHandle;
 
 use super::consistent::{ask, tag};
-use super::redis_server::RedisCluster;
 use super::*;
 use crate::store::proxy::{Network, Proxy};
-use crate::store::redis::shards::of_id;
 use crate::store::redis::table::RedisTable;
 use crate::store::table::{Table, Write};
 
@@ -269,8 +267,7 @@ async fn a_master_that_hangs_is_left_though_all_callers_give_up_soon() {
     let cluster = RedisCluster::start();
     let store = RedisStore::new(&cluster.url()).unwrap();
     let task = add(&store, due(1)).await;
-    let home = of_id(store.database.shards().await.unwrap(), task.id);
-    let slot = cluster.slot_of(&store.database.tag(home));
+    let slot = slot_of(&cluster, &store, &task).await;
     let master = cluster.master_of(slot);
     cluster.signal(master, "STOP");
     cluster.wait_for_failover(slot, master);

@@ -1,10 +1,8 @@
 //! Servers that forget or would, and settings and values that cannot be kept.
 
 use super::consistent::{ask, assert_consistent};
-use super::redis_server::RedisCluster;
 use super::*;
 use crate::store::Page;
-use crate::store::redis::shards::of_id;
 
 #[tokio::test]
 async fn a_server_that_forgets_all_is_as_a_new_one() {
@@ -108,8 +106,7 @@ async fn what_a_master_refuses_is_no_fault_of_its_rows() {
     let cluster = RedisCluster::start();
     let store = RedisStore::new(&cluster.url()).unwrap();
     let task = add(&store, due(1)).await;
-    let home = of_id(store.database.shards().await.unwrap(), task.id);
-    let master = cluster.master_of(cluster.slot_of(&store.database.tag(home)));
+    let master = cluster.master_of(slot_of(&cluster, &store, &task).await);
     ask::<()>(
         &mut cluster.admin(master),
         &["ACL", "SETUSER", "default", "-@scripting"],
