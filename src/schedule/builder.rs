@@ -17,7 +17,6 @@ use crate::schedule::kernel::Kernel;
 use crate::stats::Counters;
 use crate::store::store_time::StoreTime;
 use crate::store::{History, Limited, Store};
-use crate::work::claims::shared::Shared;
 use crate::{Error, Kind, defaults};
 
 /// Puts a scheduler together; made by [`Scheduler::builder`].
@@ -149,7 +148,6 @@ impl SchedulerBuilder {
             clock.spawn(async move { router.watch().await })
         };
         let sender = BackgroundSender::new(Arc::clone(&router), clock.clone(), Arc::clone(&counters));
-        let claims = Arc::new(Shared::start(&store, &clock));
         let kernel = Kernel {
             store,
             router,
@@ -169,7 +167,6 @@ impl SchedulerBuilder {
         };
         Ok(Scheduler {
             kernel: Arc::new(kernel),
-            claims,
             actor: Actor::default(),
             payload_limit,
         })

@@ -25,7 +25,6 @@ use std::sync::Arc;
 use self::batches::batches;
 pub use self::builder::SchedulerBuilder;
 use self::revising::Revision;
-use crate::claims::Claims;
 use crate::observe::metrics;
 use crate::schedule::actor::Actor;
 use crate::schedule::kernel::Kernel;
@@ -34,7 +33,6 @@ use crate::stats::Stats;
 use crate::store::only;
 use crate::store::receipt::Follow;
 use crate::store::{Action, Change, Expect, History, Note, Page, Store, Target, Verb, When};
-use crate::work::claims::shared::Shared;
 use crate::{Answer, Error, Events, Kind, Shift, Task, TaskId};
 
 /// Schedules tasks, and moves, cancels, runs and finds them, each with a definite answer.
@@ -66,7 +64,6 @@ use crate::{Answer, Error, Events, Kind, Shift, Task, TaskId};
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     pub(crate) kernel: Arc<Kernel>,
-    claims: Arc<Shared>,
     actor: Actor,
     payload_limit: usize,
 }
@@ -301,11 +298,6 @@ impl Scheduler {
     /// An id for [`NewTask::id`](crate::NewTask::id): a caller that chooses the id before the call can repeat the call.
     pub fn new_id(&self) -> TaskId {
         self.kernel.clock.new_id()
-    }
-
-    /// Claims of due tasks without a [`Worker`](crate::Worker), by the default policy: for tasks that run elsewhere.
-    pub fn claims(&self) -> Claims {
-        Claims::new(&self.kernel, &self.claims)
     }
 
     /// What this scheduler, and the worker beside it, did so far.

@@ -7,7 +7,7 @@ mod guarded_writes;
 mod line;
 mod offered;
 mod request;
-pub(crate) mod shared;
+mod shared;
 mod shares;
 mod taking;
 
@@ -29,7 +29,7 @@ use crate::work::claimant;
 use crate::work::handler::Outcome;
 use crate::work::retry::Policy;
 use crate::work::verdict::Verdict;
-use crate::{Error, Kind, defaults};
+use crate::{Error, Kind, Scheduler, defaults};
 
 /// Claims due tasks for programs that run elsewhere, in any language, and ends those claims.
 ///
@@ -101,11 +101,18 @@ struct Terms {
     budget: Budget,
 }
 
-impl Claims {
-    pub(crate) fn new(kernel: &Arc<Kernel>, shared: &Arc<Shared>) -> Self {
-        Self {
-            kernel: Arc::clone(kernel),
-            shared: Arc::clone(shared),
+impl Scheduler {
+    /// Claims of due tasks without a [`Worker`](crate::Worker), by the default policy: for tasks that run elsewhere. A handle
+    /// and its clones ask the store together, so make one and clone it.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime: calls are made in the background.
+    pub fn claims(&self) -> Claims {
+        let kernel = Arc::clone(&self.kernel);
+        Claims {
+            shared: Arc::new(Shared::start(&kernel.store, &kernel.clock)),
+            kernel,
             terms: Arc::new(Terms {
                 policies: BTreeMap::new(),
                 bytes: defaults::CLAIM_BYTES,
@@ -113,7 +120,9 @@ impl Claims {
             }),
         }
     }
+}
 
+impl Claims {
     /// Sets when tasks of `kind` are tried again and given up; else that is by [`Policy::default`]. Every process that takes
     /// or ends claims of the kind needs the same.
     pub fn policy(mut self, kind: impl Into<Kind>, policy: Policy) -> Result<Self, Error> {
@@ -186,10 +195,10 @@ impl Claims {
     /// Claims as [`take`](Self::take) does; if nothing is due, waits up to `max_wait` until something is, and gives
     /// nothing if nothing was.
     ///
-    /// For all callers that wait in one process for the same kinds one poll asks the store: every
+    /// For all callers that wait through one handle and its clones for the same kinds one poll asks the store: every
     /// [`defaults::CLAIM_EVERY`], and at once when a task of these kinds is scheduled for now through this scheduler, or is
-    /// found due by a worker beside it. One call claims for all of them that wait through clones of one handle for the same
-    /// lease and owner, up to [`defaults::BATCH`] tasks and the [bytes](Self::payload_bytes) of one call. The caller
+    /// found due by a worker beside it. One call claims for all of them that wait for the same lease and owner by the same
+    /// policies and limits, up to [`defaults::BATCH`] tasks and the [bytes](Self::payload_bytes) of one call. The caller
     /// that has waited longest is served first; one whose handle [is full](Self::is_full) is passed over. While no caller
     /// waits, the store is not asked.
     ///

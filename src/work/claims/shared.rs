@@ -1,4 +1,4 @@
-//! What all claims of a scheduler share.
+//! What a handle of claims and its clones share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use crate::store::{Renewal, Step, Store};
 
 /// The callers who wait for due tasks, and the ends and renewals that are on their way.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(super) struct Shared {
     pub(super) lines: Lines,
     pub(super) ends: GuardedWrites<Step>,
     pub(super) renewals: GuardedWrites<(Renewal, Duration)>,
@@ -20,7 +20,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Within a runtime.
-    pub(crate) fn start(store: &Arc<dyn Store>, clock: &Clock) -> Self {
+    pub(super) fn start(store: &Arc<dyn Store>, clock: &Clock) -> Self {
         Self {
             lines: Lines::default(),
             ends: GuardedWrites::of_ends(Arc::clone(store), clock),
