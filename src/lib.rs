@@ -89,16 +89,19 @@ mod pages {
 
 pub use self::observe::events::Events;
 pub use self::observe::{history, stats};
-pub use self::schedule::{Scheduler, SchedulerBuilder};
+pub use self::schedule::{Scheduler, SchedulerBuilder, expected};
 pub use self::task::answer::{Answer, Scheduled};
 pub use self::task::defaults;
 pub use self::task::edit::Edit;
 pub use self::task::error::Error;
+pub use self::task::failure::Failure;
 pub use self::task::new_task::NewTask;
 pub use self::task::shift::Shift;
 pub use self::task::timestamp::Timestamp;
 pub use self::task::{Key, Kind, State, Task, TaskId};
-pub use self::work::handler::{Context, Failure, Outcome};
+pub use self::work::claims;
+#[cfg(feature = "rocketmq")]
+pub use self::work::forward::Forward;
+pub use self::work::handler::{Context, Outcome};
 pub use self::work::retry::Policy;
 pub use self::work::worker::Worker;
-pub use self::work::{claims, expected};

@@ -17,9 +17,8 @@ use std::time::Duration;
 
 use clap::Parser;
 use delayline::clock::Clock;
-use delayline::rocketmq::Forward;
 use delayline::store::SqliteStore;
-use delayline::{NewTask, Policy, Scheduler, Worker};
+use delayline::{Forward, NewTask, Policy, Scheduler, Worker};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 

@@ -4,6 +4,7 @@ pub(crate) mod background;
 pub(crate) mod backoff;
 pub(crate) mod hidden;
 mod moment;
+pub(crate) mod panics;
 #[cfg(any(test, feature = "testing"))]
 mod suspension;
 mod test_clock;

@@ -8,9 +8,9 @@ use super::names::check_topic;
 use crate::Error;
 
 /// The longest body: the brokers' default (`maxMessageSize`), and the most that the client sends.
-pub(super) const LONGEST_BODY: usize = 4 * 1_024 * 1_024;
+pub(crate) const LONGEST_BODY: usize = 4 * 1_024 * 1_024;
 /// The longest tag, and name of a property.
-pub(super) const LONGEST_NAME: usize = 255;
+pub(crate) const LONGEST_NAME: usize = 255;
 /// How long all properties may be together: what brokers take (a signed 16-bit length), less what the client and the
 /// broker add, such as `UNIQ_KEY` and `CLUSTER`.
 const LONGEST_PROPERTIES: usize = 32_767 - 512;
@@ -30,14 +30,14 @@ const BESIDE: usize = 128 + 512;
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Message {
-    pub(super) topic: String,
-    pub(super) body: Vec<u8>,
-    pub(super) tag: Option<String>,
-    pub(super) keys: Vec<String>,
-    pub(super) properties: BTreeMap<String, String>,
+    pub(crate) topic: String,
+    pub(crate) body: Vec<u8>,
+    pub(crate) tag: Option<String>,
+    pub(crate) keys: Vec<String>,
+    pub(crate) properties: BTreeMap<String, String>,
     /// Properties with RocketMQ's own names.
-    pub(super) marks: Vec<(&'static str, String)>,
-    pub(super) queue_key: Option<String>,
+    pub(crate) marks: Vec<(&'static str, String)>,
+    pub(crate) queue_key: Option<String>,
 }
 
 impl Message {
@@ -114,7 +114,7 @@ impl Message {
         self.by_queue_key(key)
     }
 
-    pub(super) fn mark(mut self, name: &'static str, value: impl Into<String>) -> Self {
+    pub(crate) fn mark(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.marks.push((name, value.into()));
         self
     }
@@ -149,7 +149,7 @@ impl Message {
     }
 
     /// Refuses a message that brokers with bodies of up to `longest_body` bytes do not take, or would misread.
-    pub(super) fn check(&self, longest_body: usize) -> Result<(), Error> {
+    pub(crate) fn check(&self, longest_body: usize) -> Result<(), Error> {
         check_topic(&self.topic)?;
         let size = self.body.len();
         if !(1..=longest_body).contains(&size) {
@@ -198,7 +198,7 @@ impl std::fmt::Debug for Message {
 }
 
 /// Says whether a property of this name is RocketMQ's own.
-pub(super) fn is_reserved(name: &str) -> bool {
+pub(crate) fn is_reserved(name: &str) -> bool {
     STRING_HASH_SET.contains(name)
         || matches!(
             name,
@@ -218,7 +218,7 @@ fn separates_nothing(text: &str) -> bool {
 }
 
 /// Refuses a key that a broker would read as several.
-pub(super) fn check_key(key: &str) -> Result<(), Error> {
+pub(crate) fn check_key(key: &str) -> Result<(), Error> {
     if separates_nothing(key) && !key.contains(char::is_whitespace) {
         return Ok(());
     }
@@ -227,7 +227,7 @@ pub(super) fn check_key(key: &str) -> Result<(), Error> {
 }
 
 /// Refuses a tag that no consumer could subscribe to.
-pub(super) fn check_tag(tag: &str) -> Result<(), Error> {
+pub(crate) fn check_tag(tag: &str) -> Result<(), Error> {
     let fits = (1..=LONGEST_NAME).contains(&tag.len()) && tag != "*";
     if fits && !tag.contains(|sign: char| sign.is_whitespace() || sign.is_control() || sign == '|') {
         return Ok(());

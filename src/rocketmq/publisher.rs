@@ -63,7 +63,7 @@ impl Publisher {
 
     /// Separate from `connect`, which is compiled where it is called. Fails if no broker has the topic. Says whether
     /// one has it, which is not known where the nameservers are away and the options are lazy.
-    pub(super) fn open(
+    pub(crate) fn open(
         options: RocketMqOptions,
         topic: Option<String>,
     ) -> Hidden<'static, Result<(Self, bool), Error>> {
@@ -82,7 +82,7 @@ impl Publisher {
 
     /// Makes a publisher that takes everything and publishes nothing.
     #[cfg(test)]
-    pub(super) fn nowhere() -> Self {
+    pub(crate) fn nowhere() -> Self {
         #[derive(Debug)]
         struct Nowhere;
 

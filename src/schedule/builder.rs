@@ -158,6 +158,7 @@ impl SchedulerBuilder {
             listening: Default::default(),
             sender,
             due: Default::default(),
+            shared_by_claims: Default::default(),
             pauses: Default::default(),
             events: Teller::new(defaults::EVENTS),
             failures: Default::default(),

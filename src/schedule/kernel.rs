@@ -1,7 +1,8 @@
 //! What a scheduler and the workers beside it share.
 
+use std::any::Any;
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
@@ -38,6 +39,8 @@ pub(crate) struct Kernel {
     pub(crate) sender: BackgroundSender,
     /// For callers that wait for due tasks without a worker.
     pub(crate) due: DueSignals,
+    /// What claims without a worker share, from the first on: of a type that only they know.
+    pub(crate) shared_by_claims: OnceLock<Arc<dyn Any + Send + Sync>>,
     pub(crate) pauses: Pauses,
     pub(crate) events: Teller,
     pub(crate) failures: FailureLog,

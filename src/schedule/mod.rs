@@ -7,6 +7,7 @@ mod changing;
 mod closing;
 pub(crate) mod due_signals;
 mod editing;
+pub mod expected;
 mod explain;
 pub(crate) mod follow;
 mod forecast;

@@ -6,6 +6,7 @@ pub mod defaults;
 pub(crate) mod due_wake;
 pub(crate) mod edit;
 pub(crate) mod error;
+pub(crate) mod failure;
 pub(crate) mod new_task;
 pub(crate) mod page;
 pub(crate) mod shift;

@@ -11,6 +11,7 @@ mod shared;
 mod shares;
 mod taking;
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,16 +103,20 @@ struct Terms {
 }
 
 impl Scheduler {
-    /// Claims of due tasks without a [`Worker`](crate::Worker), by the default policy: for tasks that run elsewhere. A handle
-    /// and its clones ask the store together, so make one and clone it.
+    /// Claims of due tasks without a [`Worker`](crate::Worker), by the default policy: for tasks that run elsewhere.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime: calls are made in the background.
+    /// Outside a tokio runtime: calls of the store are made in the background.
     pub fn claims(&self) -> Claims {
         let kernel = Arc::clone(&self.kernel);
+        let start =
+            || -> Arc<dyn Any + Send + Sync> { Arc::new(Shared::start(&kernel.store, &kernel.clock)) };
+        let shared = Arc::clone(kernel.shared_by_claims.get_or_init(start));
         Claims {
-            shared: Arc::new(Shared::start(&kernel.store, &kernel.clock)),
+            shared: shared
+                .downcast()
+                .unwrap_or_else(|_| unreachable!("nothing else is kept there")),
             kernel,
             terms: Arc::new(Terms {
                 policies: BTreeMap::new(),
@@ -195,10 +200,10 @@ impl Claims {
     /// Claims as [`take`](Self::take) does; if nothing is due, waits up to `max_wait` until something is, and gives
     /// nothing if nothing was.
     ///
-    /// For all callers that wait through one handle and its clones for the same kinds one poll asks the store: every
+    /// For all callers that wait in one process for the same kinds one poll asks the store: every
     /// [`defaults::CLAIM_EVERY`], and at once when a task of these kinds is scheduled for now through this scheduler, or is
-    /// found due by a worker beside it. One call claims for all of them that wait for the same lease and owner by the same
-    /// policies and limits, up to [`defaults::BATCH`] tasks and the [bytes](Self::payload_bytes) of one call. The caller
+    /// found due by a worker beside it. One call claims for all of them that wait through clones of one handle for the same
+    /// lease and owner, up to [`defaults::BATCH`] tasks and the [bytes](Self::payload_bytes) of one call. The caller
     /// that has waited longest is served first; one whose handle [is full](Self::is_full) is passed over. While no caller
     /// waits, the store is not asked.
     ///

@@ -3,10 +3,10 @@
 pub(crate) mod budget;
 pub(crate) mod claimant;
 pub mod claims;
-pub mod expected;
+#[cfg(feature = "rocketmq")]
+pub(crate) mod forward;
 pub(crate) mod handler;
 pub(crate) mod lost_answer;
-pub(crate) mod panics;
 pub(crate) mod retry;
 pub(crate) mod verdict;
 pub(crate) mod worker;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use delayline::clock::Clock;
-use delayline::rocketmq::{Forward, Message, PublishError, Publisher};
+use delayline::rocketmq::{Message, PublishError, Publisher};
 use delayline::store::{MemoryStore, Target};
-use delayline::{NewTask, Policy, Scheduled, Scheduler, State, Task, Timestamp, Worker};
+use delayline::{Forward, NewTask, Policy, Scheduled, Scheduler, State, Task, Timestamp, Worker};
 use tokio::task::JoinHandle;
 
 use super::raw::Received;

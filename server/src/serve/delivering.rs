@@ -148,7 +148,7 @@ async fn forward(
     };
     // A server starts while its brokers are away.
     let options = rocketmq.options().lazy();
-    let mut forward = delayline::rocketmq::Forward::connect(options, topic.as_str()).await?;
+    let mut forward = delayline::Forward::connect(options, topic.as_str()).await?;
     topics.watch(&topic, &forward);
     if let Some(tag) = tag {
         forward = forward.tag(tag);

@@ -25,7 +25,7 @@ mod watch {
     use std::sync::{Arc, Weak};
     use std::time::Duration;
 
-    use delayline::rocketmq::Forward;
+    use delayline::Forward;
     use tokio::time::{Instant, sleep};
 
     use super::Topics;

@@ -1,4 +1,4 @@
-//! What a handle of claims and its clones share.
+//! What all claims of a scheduler share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -13,10 +13,10 @@ use super::pausing;
 use super::renewing::Note;
 use super::settle::{Finished, Settled};
 use super::stop::Stage;
+use crate::clock::panics::panic_text;
 use crate::observe::metrics::{LOST, Stopwatch, outcome};
 use crate::store::Ending;
 use crate::task::timestamp::duration;
-use crate::work::panics::panic_text;
 use crate::work::verdict::{Verdict, refusal};
 use crate::{Context, Failure, Outcome};
 

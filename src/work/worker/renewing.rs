@@ -10,9 +10,9 @@ use tracing::warn;
 use super::attempt::Attempt;
 use super::engine::Engine;
 use super::lane::Lane;
+use crate::clock::panics::pass_on;
 use crate::store::turns::{CALLS, Load, Turn, take_turns};
 use crate::store::{Guarded, Renewal, unanswered};
-use crate::work::panics::pass_on;
 use crate::{Error, defaults};
 
 /// Renews the leases of all held claims, three times in each lease, and at once where a lease may have ended: after a

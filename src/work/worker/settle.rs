@@ -11,12 +11,12 @@ use super::lane::Lane;
 use crate::claims::ClaimId;
 use crate::clock::Moment;
 use crate::clock::backoff::Backoff;
+use crate::clock::panics::pass_on;
 use crate::observe::metrics::LOST;
 use crate::schedule::kernel::Kernel;
 use crate::store::turns::{CALLS, Load, Turn, take_turns};
 use crate::store::{Ending, Guarded, Step, ended};
 use crate::work::lost_answer;
-use crate::work::panics::pass_on;
 use crate::work::verdict::next_wake;
 use crate::{Error, Kind, State, Task};
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use crate::clock::Clock;
-use crate::work::panics::panic_text;
+use crate::clock::panics::panic_text;
 use crate::{Error, Failure, Key, Timestamp, defaults};
 
 /// What a service's own table says of a task now, whatever was scheduled before.

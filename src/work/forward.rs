@@ -1,10 +1,11 @@
 //! Publishes due tasks to a topic of the service's own.
 
 mod task_message;
+mod unpublished;
 
 use std::fmt;
 
-use super::{Message, PublishError, Publisher, RocketMqOptions, message};
+use crate::rocketmq::{Message, PublishError, Publisher, RocketMqOptions, message};
 use crate::{Context, Error, Failure, Kind, Outcome, Policy, Worker};
 
 /// Publishes due tasks to a topic of the service's own, so that consumers in any language stay as they are: for
