@@ -177,7 +177,8 @@ impl Scheduler {
         answer
     }
 
-    /// Cancels a task: once this answers [`Answer::Done`] its handler never starts.
+    /// Cancels a task: once this answers [`Answer::Done`] no handler of it starts. One whose lease had ended before may still be
+    /// running, until its worker notices.
     pub async fn cancel(&self, target: impl Into<Target>) -> Result<Answer, Error> {
         self.cancel_if(target, Expect::Anything).await
     }

@@ -1,7 +1,7 @@
 //! Makes a store of a table: reads rows, decides in memory what becomes of them, and writes those that are as they were.
 //!
 //! No lock is held while it decides: a row that another process was quicker with is read again, and decided anew. One that
-//! another transaction keeps locked is asked for again by a caller's call, and left to the sweep by a worker's.
+//! another transaction keeps locked is asked for again: by a caller's call for seconds, by a worker's for a moment.
 
 mod batch;
 mod change;

@@ -19,8 +19,8 @@ pub(super) type AnswersAtOnce<Q, A> = Stamped<Vec<AtOnce<Q, A>>>;
 #[derive(Debug)]
 pub(super) enum AtOnce<Q, A> {
     Answered(Result<A, Error>),
-    /// Not yet: others keep a row locked that it needs, or write it all the time. Nothing of it is done.
-    Locked(Q),
+    /// Not at once: others keep a row locked that it needs, or were quicker with it. Nothing of it is done.
+    Unanswered(Q),
 }
 
 /// Answers a batch in a call of its own.
@@ -97,7 +97,7 @@ async fn all<Q, A>(
     for answer in found {
         match answer {
             AtOnce::Answered(answer) => answers.push(Some(answer)),
-            AtOnce::Locked(item) => {
+            AtOnce::Unanswered(item) => {
                 locked.push(item);
                 answers.push(None);
             }

@@ -1,4 +1,4 @@
-//! What keeps the rows: the trait, and what goes through it. Beside this file, the folder of implementations.
+//! Keeps the rows: the trait, and what goes through it.
 //!
 //! A user of the [`Scheduler`](crate::Scheduler) takes from here a store such as [`MemoryStore`], a [`Page`] to list, an
 //! [`Expect`] for the verbs that end in `_if`, and a [`Target`], [`Action`] or [`When`] for those that take many tasks.
@@ -113,8 +113,9 @@ pub trait Store: Debug + Send + Sync {
     /// A claim whose lease has ended is no claim: it is ended first, as by [`sweep`](Self::sweep), and so its row is
     /// scheduled. The same for [`change`](Self::change).
     ///
-    /// An error of one row says what became of that row; one of the call, that this is not known of any. A row that
-    /// another transaction keeps locked gets an error that is transient, after a short wait.
+    /// After an error of the call it is not known of any row whether it is written. After an error of one row the row may be
+    /// written, too, where an answer was lost. A row that another transaction keeps locked gets an error that is transient,
+    /// after a short wait, and is not written.
     ///
     /// A store in which a commit costs more than a row brings the calls of concurrent callers together, so that they share
     /// commits; a call that means a row which is locked holds up no other caller then. The same for [`change`](Self::change).

@@ -76,8 +76,8 @@ pub enum Guarded {
     Done,
     /// The row is in another state, of another version, or gone.
     Lost,
-    /// Not known: another transaction has the row locked, or its server is out of reach. Nothing was written unless an
-    /// answer was lost; to be asked again.
+    /// Not known: another transaction has the row locked, its server is out of reach or refuses it, or it cannot be read.
+    /// Nothing was written unless an answer was lost; to be asked again.
     Blocked,
 }
 

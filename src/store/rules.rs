@@ -6,10 +6,10 @@
 //! - `lease`: has a lease ended, and what becomes of its row?
 //! - `transition`: what does a verb, a hop or the end of a claim make of a row?
 //!
-//! So a cancel meets a claim like this. A row that is running is too late for it (`verbs`), unless the lease has ended: then
-//! that ends first. A row that was scheduled when both read it goes to the one that writes first, as each of them adds to its
-//! version (`transition`, `claim`). The other one is not written: a cancel reads the row again, and is answered anew; a claim
-//! does not have the row.
+//! So a cancel meets a claim like this. If the row is running, the cancel is too late (`verbs`). If it is running and its lease
+//! has ended, the claim is ended first, and then the row is cancelled. If it is scheduled, the first of both to write has it, as
+//! each write needs the version that was read, and makes a new one (`transition`, `claim`). Then a cancel that comes second
+//! reads the row again, and is answered anew; a claim that comes second passes the row over.
 
 mod claim;
 mod lease;

@@ -310,7 +310,7 @@ pub struct Write {
     /// What it was, without payload and headers: it must still be of that version. Its `wake_at`, `started` and `updated_at` may
     /// have changed since, as a renewal of its lease makes no new version.
     pub before: Task,
-    /// Whether it must still have that `wake_at` as well, as where what moves it alone makes no new version.
+    /// Whether it must still have that `wake_at` as well: renewals of leases and sweeps change it, and make no new version.
     pub guards_wake: bool,
     /// What it becomes. Its id, kind, key and `created_at` are as they were.
     pub row: Task,
@@ -336,7 +336,7 @@ pub enum Outcome {
     Lost,
     /// It is not, since another transaction has it locked, or its id or key.
     Locked,
-    /// It is not, since the database refuses it.
+    /// It is not known to be: the database refuses it, or its answer to a part of the call was lost.
     Refused(Error),
 }
 

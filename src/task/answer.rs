@@ -58,7 +58,7 @@ impl Scheduled {
     }
 }
 
-/// The outcome of changing a task: true when it is given, and for as long as no other caller changes the task again.
+/// The outcome of changing a task: what was true when the row was read, and written where it is `Done`.
 ///
 /// There will be no other variant: a `match` needs no `_`.
 ///
@@ -87,11 +87,12 @@ impl Scheduled {
 pub enum Answer {
     /// The task was changed. No handler starts for what it was before.
     Done(Task),
-    /// Too late: a worker has claimed the task, its handler runs or is about to, and it is unchanged.
+    /// Too late: the task is claimed, so its handler runs or may start at any moment, and it is unchanged.
     TooLate(Task),
     /// Too late: the task is done, dead or cancelled already.
     Finished(Task),
-    /// The task is not as the caller expected, so nothing was changed; this is its current state.
+    /// Nothing was changed: the task is not as the caller expected, or another live task has the key that it would need. This is
+    /// the task that is in the way, as it is now.
     Conflict(Task),
     /// There is no such task: there never was, or its history has been removed.
     NotFound,

@@ -20,10 +20,10 @@ pub(super) struct Batch<'c, Q, A> {
     pub(super) asked: Vec<Q>,
     statuses: Vec<Status<A>>,
     patience: Patience<'c>,
-    /// Whether it waits for others; else it is read again once, and given back.
+    /// Whether it waits for others; else what has no answer is read again once, if that need not wait, and given back.
     waits: bool,
     began: Option<Timestamp>,
-    /// Whether rows were given to the table to be written: of those no answer is known if that fails.
+    /// Whether rows were given to the table: then a call that fails may have written them, and is not made once more.
     pub(super) may_have_written: bool,
 }
 
@@ -86,8 +86,11 @@ impl<'c, Q, A> Batch<'c, Q, A> {
             }
         }
         let is_open = self.statuses.iter().any(|status| matches!(status, Status::Open));
-        let is_first = self.patience.is_new();
-        is_open && (self.waits || is_first) && self.patience.pause(is_locked).await
+        is_open
+            && match self.waits {
+                true => self.patience.pause(is_locked).await,
+                false => self.patience.takes_free_turn(),
+            }
     }
 
     /// All answers: an error for what was not to be had.
@@ -106,7 +109,7 @@ impl<'c, Q, A> Batch<'c, Q, A> {
         let now = self.began.unwrap_or_default();
         let answer = |(asked, status)| match status {
             Status::Answered(answer) => AtOnce::Answered(answer),
-            Status::Locked | Status::Open => AtOnce::Locked(asked),
+            Status::Locked | Status::Open => AtOnce::Unanswered(asked),
         };
         let found = self.asked.into_iter().zip(self.statuses).map(answer).collect();
         Stamped { now, found }

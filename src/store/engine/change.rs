@@ -51,7 +51,7 @@ impl<T: Table> TableEngine<T> {
         batch.may_have_written = true;
         let missed = loaded.write(&self.table, &refilled).await?;
         for (place, meant, answer) in decided {
-            // Also where the answer names another row, such as the live one in the way of a redrive, and that was not written.
+            // Decided anew also where another row that the answer tells of, such as the one in the way of a redrive, was not written.
             let told = answer.task().map(|row| row.id);
             let why = meant.into_iter().chain(told).find_map(|id| missed.get(&id));
             match why {

@@ -117,7 +117,7 @@ impl<T: Table> TableEngine<T> {
                     }
                     Some(Outcome::Refused(error)) if named.len() == 1 => return Err(error.once_more()),
                     Some(Outcome::Refused(error)) => {
-                        warn!(store = self.table.name(), %id, %error, "a step of a task is refused");
+                        warn!(store = self.table.name(), %id, %error, "a step of a task was not written; it is tried again");
                         came[place] = Some(Guarded::Blocked);
                     }
                 }

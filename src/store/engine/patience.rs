@@ -47,9 +47,12 @@ impl<'c> Patience<'c> {
         }
     }
 
-    /// Whether nothing has been asked for again yet.
-    pub(super) fn is_new(&self) -> bool {
-        self.turns == 0
+    /// Whether rows that were lost are to be asked for again by a call that waits for no other: once, unless it is the turn of
+    /// another.
+    pub(super) fn takes_free_turn(&mut self) -> bool {
+        self.turns += 1;
+        self.turn = self.queue.try_lock().ok().filter(|_| self.turns == 1);
+        self.turn.is_some()
     }
 
     /// Pauses before rows are asked for again, and says whether they are to be. A row that is only lost is first read again

@@ -34,8 +34,8 @@ impl Reckoned {
         });
     }
 
-    /// The time: never ahead of the table's, as an answer takes a while to come; none if the last is too old, or if the
-    /// machine has slept since its call, as a table's clock goes on meanwhile.
+    /// The time, which is not ahead of the table's unless that was set back, as an answer takes a while to come. None if the last
+    /// is too old, or if the machine has slept since its call, as a table's clock goes on meanwhile.
     pub(super) fn now(&self, clock: &Clock) -> Option<Timestamp> {
         let Last { now, asked, answered } = (*self.last())?;
         let moment = clock.moment();

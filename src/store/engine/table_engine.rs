@@ -26,7 +26,7 @@ pub(in crate::store) struct TableEngine<T> {
     pub(super) stays: Arc<Stays>,
     /// For how long a call may take.
     pub(super) limit: Duration,
-    /// Calls that others were quicker with.
+    /// Has calls that lost to a quicker one decide again one after the other.
     pub(super) queue: Queue,
     /// Of what workers were last answered.
     pub(super) time: Reckoned,

@@ -73,7 +73,7 @@ impl<const CALLS: usize> AnswerBatch<NewRow> for Held<CALLS> {
         let Stamped { now, found } = self.write(free).await?;
         let mut found = found.into_iter();
         let each = rows.into_iter().map(|row| match is_locked(&row) {
-            true => AtOnce::Locked(row),
+            true => AtOnce::Unanswered(row),
             false => AtOnce::Answered(found.next().unwrap()),
         });
         let found = each.collect();

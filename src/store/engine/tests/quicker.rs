@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::store::engine::patience::ENOUGH;
+use crate::store::merging::{AnswerBatch, AtOnce};
 
 #[tokio::test(start_paused = true)]
 async fn a_row_that_another_caller_wrote_first_is_read_again_and_decided_anew() {
@@ -40,6 +41,28 @@ async fn a_row_that_other_callers_always_write_first_is_a_transient_error() {
     assert!(found[0].as_ref().unwrap_err().is_transient(), "{found:?}");
     assert!((ENOUGH..2 * ENOUGH).contains(&began.elapsed()));
     assert!((50..1_000).contains(&*fixture.others.writes.lock().unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_callers_that_share_a_call_none_waits_for_a_call_that_loses_again_and_again() {
+    let fixture = Fixture::new(LONG).await;
+    fixture.meanwhile(vec![later(1)]);
+    fixture.others.always.store(true, Ordering::Relaxed);
+    let losing = fixture.engine.clone();
+    let losing = tokio::spawn(async move { losing.change(vec![change(1, Verb::Cancel)]).await });
+    fixture.clock.pause(ENOUGH / 2).await;
+    let began = fixture.clock.instant();
+    let shared = vec![change(1, Verb::Cancel), change(2, Verb::Cancel)];
+    let found = fixture.engine.callers.answer_at_once(shared).await.unwrap().found;
+    assert!(
+        matches!(
+            &found[..],
+            [AtOnce::Unanswered(_), AtOnce::Answered(Ok(Answer::Done(_)))]
+        ),
+        "{found:?}"
+    );
+    assert_eq!(fixture.clock.instant(), began);
+    assert!(!losing.is_finished());
 }
 
 #[tokio::test(start_paused = true)]
