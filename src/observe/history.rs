@@ -23,7 +23,7 @@ pub struct Entry {
     /// When it was, by the store's clock.
     pub at: Timestamp,
     /// What it was, in a word: `scheduled`, `replaced`, `hop`, `claimed`, `retried`, `snoozed`, `again`, `released`, `moved`,
-    /// `cancelled`, `run_now`, `redriven`, `dismissed`, `done`, `dead` or `expired`; of a pause, `paused` or `resumed`; of a
+    /// `edited`, `cancelled`, `run_now`, `redriven`, `dismissed`, `done`, `dead` or `expired`; of a pause, `paused` or `resumed`; of a
     /// later release, perhaps another.
     pub event: String,
     /// Who did it: `rust` (a service, through this crate), `cli`, `api:NAME`, `page:NAME`, `gateway:GROUP`, `worker:NAME`, `check` or

@@ -78,7 +78,7 @@ pub(super) async fn migrate(connections: &Pool, table: &str) -> Result<(), sqlx:
     Ok(())
 }
 
-/// Fails unless the schema is there, of the version that this release knows.
+/// Fails unless the schema is there, of a version that this release works on.
 pub(super) async fn check(connections: &Pool, table: &str) -> Result<(), sqlx::Error> {
     let mut lent = connections.lend().await?;
     let found = match version(&mut lent, table).await {

@@ -1,4 +1,4 @@
-//! Whether a schema is the one that this release knows.
+//! Says whether a release works on a schema.
 
 /// Whose schema it is, and who makes it.
 #[derive(Clone, Debug)]
@@ -49,11 +49,12 @@ impl From<Unfit> for sqlx::Error {
 }
 
 impl Made {
-    /// Fails unless a version is there, and the one that this release knows.
+    /// Fails unless a version is there that this release works on: its own, or the one before, so that the processes of a service
+    /// can be replaced one by one, and then the schema.
     pub(in crate::store) fn check(self, found: Option<usize>) -> Result<(), Unfit> {
         match found {
             None => Err(Unfit::Missing(self)),
-            Some(found) if found < self.known => Err(Unfit::TooOld { made: self, found }),
+            Some(found) if found < (self.known - 1).max(1) => Err(Unfit::TooOld { made: self, found }),
             Some(found) => self.check_known(found),
         }
     }
@@ -64,5 +65,28 @@ impl Made {
             true => Err(Unfit::TooNew { made: self, found }),
             false => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_works_on_its_own_schema_and_the_one_before() {
+        let made = |known| Made {
+            table: "t".to_owned(),
+            store: "Store",
+            tool: "tool",
+            known,
+        };
+        assert!(matches!(made(1).check(None), Err(Unfit::Missing(_))));
+        for (found, known) in [(0, 1), (0, 2), (1, 3)] {
+            assert!(matches!(made(known).check(Some(found)), Err(Unfit::TooOld { .. })));
+        }
+        assert!(made(1).check(Some(1)).is_ok());
+        assert!(made(3).check(Some(2)).is_ok());
+        assert!(made(3).check(Some(3)).is_ok());
+        assert!(matches!(made(3).check(Some(4)), Err(Unfit::TooNew { .. })));
     }
 }
