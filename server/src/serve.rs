@@ -2,6 +2,10 @@
 
 #[cfg(feature = "otlp")]
 mod collector;
+#[cfg_attr(
+    not(all(feature = "otlp", feature = "redis", feature = "rocketmq")),
+    allow(dead_code, reason = "another build reads it")
+)]
 mod config;
 mod delivering;
 mod demo;

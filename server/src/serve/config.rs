@@ -108,7 +108,6 @@ const USUAL_STORE: &str = "sqlite:delayline.db";
 /// The Redis that carries what is due within a second, or beyond the levels.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "another build reads it"))]
 pub(crate) struct Redis {
     pub(crate) url: Text,
 }

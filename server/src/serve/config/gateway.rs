@@ -14,10 +14,6 @@ use crate::reserved;
 /// The gateway: ordinary messages that come in on a topic, and go out at their time.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[cfg_attr(
-    not(feature = "rocketmq"),
-    allow(dead_code, reason = "another build reads it")
-)]
 pub(crate) struct Gateway {
     /// The topic whose messages say themselves where they go.
     pub(crate) inbox: String,
@@ -144,10 +140,6 @@ pub(crate) enum KeyProperty {
 /// Names of topics, each as it is or, with a `*` at its end, as what they begin with.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(try_from = "Vec<String>")]
-#[cfg_attr(
-    not(feature = "rocketmq"),
-    allow(dead_code, reason = "another build reads it")
-)]
 pub(crate) struct Targets(Vec<String>);
 
 #[cfg(feature = "rocketmq")]
@@ -183,10 +175,6 @@ impl TryFrom<Vec<String>> for Targets {
 /// Names of topics for answers.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(try_from = "Vec<String>")]
-#[cfg_attr(
-    not(feature = "rocketmq"),
-    allow(dead_code, reason = "another build reads it")
-)]
 pub(crate) struct Replies(Targets);
 
 impl TryFrom<Vec<String>> for Replies {

@@ -10,7 +10,6 @@ use crate::serve::text::Text;
 /// A collector, that speaks OTLP over HTTP.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[cfg_attr(not(feature = "otlp"), allow(dead_code, reason = "another build reads it"))]
 pub(crate) struct Otlp {
     pub(crate) endpoint: Collector,
     /// The name under which this server is found there.
@@ -40,7 +39,6 @@ pub(crate) struct Collector(Url);
 
 impl Collector {
     /// Where it takes what OTLP calls so: `traces`, or `metrics`.
-    #[cfg_attr(not(feature = "otlp"), allow(dead_code, reason = "another build asks"))]
     pub(crate) fn of(&self, signal: &str) -> String {
         format!("{}/v1/{signal}", self.0.as_str().trim_end_matches('/'))
     }

@@ -8,10 +8,6 @@ use crate::serve::text::Text;
 /// The brokers that carry wake-ups, and messages of tasks.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[cfg_attr(
-    not(feature = "rocketmq"),
-    allow(dead_code, reason = "another build reads it")
-)]
 pub(crate) struct RocketMq {
     /// `HOST:PORT`, several separated by `;`.
     pub(crate) nameserver: Text,
@@ -27,10 +23,6 @@ pub(crate) struct RocketMq {
 /// How many bytes the body of a message may have.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "usize")]
-#[cfg_attr(
-    not(feature = "rocketmq"),
-    allow(dead_code, reason = "another build reads it")
-)]
 pub(crate) struct MessageSize(usize);
 
 impl TryFrom<usize> for MessageSize {

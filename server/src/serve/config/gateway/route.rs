@@ -15,10 +15,6 @@ pub(crate) struct Route {
     /// The kind of its tasks; else it is made of the topic's name.
     pub(crate) kind: Option<String>,
     /// Which property of its messages is their key; else the gateway's.
-    #[cfg_attr(
-        not(feature = "rocketmq"),
-        allow(dead_code, reason = "another build reads it")
-    )]
     pub(crate) key: Option<KeyProperty>,
 }
 
