@@ -4,6 +4,17 @@ use toml::Spanned;
 
 use super::{Config, Gateway, Otlp, RocketMq};
 
+/// Makes an array of fields of two values: the name of each, and whether the values differ in it.
+macro_rules! compared {
+    ($old:expr, $new:expr; $($field:ident $(.$inner:ident)*),+ $(,)?) => {
+        [$((
+            concat!(stringify!($field) $(, ".", stringify!($inner))*),
+            $old.$field $(.$inner)* != $new.$field $(.$inner)*,
+        )),+]
+    };
+}
+pub(super) use compared;
+
 /// The settings by which a configuration differs from the one that a server runs by.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
@@ -35,35 +46,26 @@ impl Config {
     pub(crate) fn changes(&self, next: &Self) -> Changes {
         let mut changes = Changes::default();
         let url = |redis: &super::Redis| redis.url.clone();
-        let (old, new) = (&self.http, &next.http);
-        let (memory, connections) = (old.memory_limit, old.connection_limit);
-        let restart = [
-            ("history", self.history != next.history),
+        let urls = [
             ("store.url", self.store_url() != next.store_url()),
             (
                 "redis.url",
                 self.redis.as_ref().map(url) != next.redis.as_ref().map(url),
             ),
-            ("http.listen", old.listen != new.listen),
-            ("http.base_path", old.base_path != new.base_path),
-            ("http.body_limit", old.body_limit != new.body_limit),
-            ("http.memory_limit", memory != new.memory_limit),
-            ("http.connection_limit", connections != new.connection_limit),
-            ("http.trace_url", old.trace_url != new.trace_url),
-            (
-                "worker.stop_timeout",
-                self.worker.stop_timeout != next.worker.stop_timeout,
-            ),
         ];
+        let others = compared!(
+            self, next;
+            http.listen, http.base_path, http.body_limit, http.memory_limit, http.connection_limit,
+            http.trace_url, worker.stop_timeout,
+        );
+        let restart = compared!(self, next; history)
+            .into_iter()
+            .chain(urls)
+            .chain(others);
         for (setting, differs) in restart {
             changes.add(Sort::Restart, setting, differs);
         }
-        let live = [
-            ("http.tokens", old.tokens != new.tokens),
-            ("http.trusted_proxies", old.trusted_proxies != new.trusted_proxies),
-            ("webhooks.allow", self.webhooks.allow != next.webhooks.allow),
-        ];
-        for (setting, differs) in live {
+        for (setting, differs) in compared!(self, next; http.tokens, http.trusted_proxies, webhooks.allow) {
             changes.add(Sort::Live, setting, differs);
         }
         changes.of_rocketmq(self.rocketmq.as_ref(), next.rocketmq.as_ref());
@@ -80,14 +82,8 @@ impl Changes {
         let (Some(old), Some(new)) = (old, new) else {
             return self.add(Sort::Restart, "rocketmq", old.is_some() != new.is_some());
         };
-        let settings = [
-            ("nameserver", old.nameserver != new.nameserver),
-            ("access_key", old.access_key != new.access_key),
-            ("secret_key", old.secret_key != new.secret_key),
-            ("topic", old.topic != new.topic),
-            ("group", old.group != new.group),
-            ("max_message_size", old.max_message_size != new.max_message_size),
-        ];
+        let settings =
+            compared!(old, new; nameserver, access_key, secret_key, topic, group, max_message_size);
         for (setting, differs) in settings {
             self.add(Sort::Restart, format!("rocketmq.{setting}"), differs);
         }
@@ -97,14 +93,7 @@ impl Changes {
         let (Some(old), Some(new)) = (old, new) else {
             return self.add(Sort::Restart, "otlp", old.is_some() != new.is_some());
         };
-        let settings = [
-            ("endpoint", old.endpoint != new.endpoint),
-            ("service", old.service != new.service),
-            ("traces", old.traces != new.traces),
-            ("metrics", old.metrics != new.metrics),
-            ("headers", old.headers != new.headers),
-        ];
-        for (setting, differs) in settings {
+        for (setting, differs) in compared!(old, new; endpoint, service, traces, metrics, headers) {
             self.add(Sort::Restart, format!("otlp.{setting}"), differs);
         }
     }
@@ -118,17 +107,13 @@ impl Changes {
             true => Sort::Live,
             false => Sort::Restart,
         };
-        let settings = [
-            (Sort::Restart, "inbox", old.inbox != new.inbox),
-            (Sort::Restart, "group", old.group != new.group),
-            (routes, "routes", old.routes != new.routes),
-            (Sort::Live, "targets", old.targets != new.targets),
-            (Sort::Live, "replies", old.replies != new.replies),
-            (Sort::Live, "kinds", old.kinds != new.kinds),
-            (Sort::Live, "key", old.key != new.key),
-            (Sort::Live, "attempts", old.attempts != new.attempts),
-        ];
-        for (sort, setting, differs) in settings {
+        let settings = compared!(old, new; inbox, group, routes, targets, replies, kinds, key, attempts);
+        for (setting, differs) in settings {
+            let sort = match setting {
+                "inbox" | "group" => Sort::Restart,
+                "routes" => routes,
+                _ => Sort::Live,
+            };
             self.add(sort, format!("gateway.{setting}"), differs);
         }
     }

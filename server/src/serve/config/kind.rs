@@ -9,6 +9,7 @@ use delayline::{Kind, Policy, defaults};
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::changes::compared;
 use super::{Delivery, Kept};
 use crate::serve::webhook;
 use crate::span::{NoSpan, Span};
@@ -160,24 +161,11 @@ impl KindTable {
 
     /// The keys by which two differ.
     pub(super) fn differences(&self, other: &Self) -> impl Iterator<Item = &'static str> {
-        let keys = [
-            ("deliver", self.deliver.get_ref() != other.deliver.get_ref()),
-            ("attempts", self.attempts != other.attempts),
-            ("concurrency", self.concurrency != other.concurrency),
-            (
-                "backoff_first",
-                said(&self.backoff_first) != said(&other.backoff_first),
-            ),
-            ("backoff_max", said(&self.backoff_max) != said(&other.backoff_max)),
-            (
-                "execution_timeout",
-                said(&self.execution_timeout) != said(&other.execution_timeout),
-            ),
-            ("deadline", said(&self.deadline) != said(&other.deadline)),
-            ("history", self.history != other.history),
-            ("keep_ended", self.keep_ended != other.keep_ended),
-            ("keep_dead", self.keep_dead != other.keep_dead),
-        ];
+        let keys = compared!(
+            self, other;
+            deliver, attempts, concurrency, backoff_first, backoff_max, execution_timeout, deadline, history,
+            keep_ended, keep_dead,
+        );
         keys.into_iter()
             .filter(|(_, differs)| *differs)
             .map(|(key, _)| key)
