@@ -4,7 +4,6 @@ mod access;
 mod admission;
 mod answer;
 mod body;
-mod body_with;
 mod bulk;
 mod claim_kinds;
 mod claims;

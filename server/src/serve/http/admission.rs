@@ -1,15 +1,15 @@
 //! Lets requests in when there is room for what they hold.
 
-use axum::body::{Body, HttpBody as _, to_bytes};
+use axum::body::{Body, HttpBody, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
+use http_body_util::BodyExt as _;
 use serde::de::IgnoredAny;
 
 use super::access::Caller;
-use super::body_with::BodyWith;
 use super::problem::Problem;
 use super::room::{FULL, Kept, Room};
 use super::{App, Shared, upload};
@@ -80,7 +80,7 @@ pub(super) async fn wait(State(app): State<Shared>, request: Request, next: Next
         Some(kept) => next
             .run(request)
             .await
-            .map(|body| Body::new(BodyWith::new(body, kept))),
+            .map(|body| Body::new(body_with(body, kept))),
         None => full(
             "as many requests wait for tasks or events as http.connection_limit allows beside others; nothing was claimed: \
              ask again",
@@ -115,6 +115,15 @@ async fn keep(response: Response, mut kept: Kept) -> Response {
         _ => body,
     };
     Response::from_parts(parts, body)
+}
+
+/// Gives a body something that is dropped with it: when it is sent, or its client has gone away.
+pub(super) fn body_with<K>(body: Body, kept: K) -> impl HttpBody<Data = Bytes, Error = axum::Error> {
+    body.map_err(move |error| {
+        // So that the closure owns it, and the body does.
+        let _ = &kept;
+        error
+    })
 }
 
 /// A body that has something with it until it is sent, or its client has gone away.

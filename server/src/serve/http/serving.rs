@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::Peer;
-use super::body_with::BodyWith;
+use super::admission::body_with;
 use super::connection::Connection;
 use super::connections::{Connections, HEAD, Usage};
 
@@ -82,7 +82,7 @@ async fn answer(
         async move {
             let answering = answering.ok_or(MadeWay)?;
             let response = response.await.unwrap_or_else(|never| match never {});
-            Ok::<_, MadeWay>(response.map(|body| BodyWith::new(body, answering)))
+            Ok::<_, MadeWay>(response.map(|body| body_with(body, answering)))
         }
     });
     let mut builder = http1::Builder::new();
