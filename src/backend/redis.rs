@@ -52,7 +52,6 @@ const MIN_LEASE: Duration = Duration::from_millis(10);
 const MAX_LEASE: Duration = Duration::from_secs(86_400);
 
 static ACKNOWLEDGE: Lua = lua!("redis/acknowledge.lua");
-static EXTEND: Lua = lua!("redis/extend.lua");
 
 /// Carries wake-ups in Redis (6 or later; 5 with less precision) or Valkey, to about a millisecond.
 ///
@@ -123,25 +122,6 @@ impl RedisBackend {
     /// Makes a builder for a backend with other settings, on the servers of a URL.
     pub fn builder(url: &str) -> RedisBackendBuilder {
         RedisBackendBuilder::new(url)
-    }
-
-    /// Extends the leases of arrivals to one lease from now: for a receiver that needs longer than expected. Returns
-    /// those that are still held, with new tickets; another receiver may have the others already.
-    ///
-    /// A worker does not need it: it reads the rows and acknowledges at once.
-    pub async fn extend(&self, arrivals: Vec<Arrival>) -> Result<Vec<Arrival>, Error> {
-        let mut held = Vec::with_capacity(arrivals.len());
-        for (shard, part) in self.claimed(arrivals).await? {
-            let keys = self.parts().sender.names.shard(shard);
-            let mut call = Call::script(&EXTEND, &[&keys.leased]);
-            call.arg(u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX));
-            add_claims(&mut call, &part);
-            let answer: Vec<u64> = self.link.call(defaults::SEND_TIMEOUT, &call).await?;
-            let (&ticket, flags) = answer.split_first().unwrap_or((&0, &[]));
-            let part = part.into_iter().zip(flags).filter(|(_, held)| **held == 1);
-            held.extend(part.map(|(Arrival { wake, .. }, _)| Arrival { wake, ticket }));
-        }
-        Ok(held)
     }
 
     fn parts(&self) -> &Parts {

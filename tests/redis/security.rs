@@ -121,7 +121,6 @@ async fn use_all(backend: &Arc<RedisBackend>, spoil: impl FnOnce()) {
         .await
         .unwrap();
     let arrivals = safely(receiving).await.unwrap().unwrap();
-    let arrivals = safely(backend.extend(arrivals)).await.unwrap();
     assert_eq!(wakes(&arrivals), [wake(3)]);
     safely(backend.acknowledge(arrivals)).await;
     spoil();
