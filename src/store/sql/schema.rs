@@ -82,7 +82,10 @@ mod tests {
         };
         assert!(matches!(made(1).check(None), Err(Unfit::Missing(_))));
         for (found, known) in [(0, 1), (0, 2), (1, 3)] {
-            assert!(matches!(made(known).check(Some(found)), Err(Unfit::TooOld { .. })));
+            assert!(matches!(
+                made(known).check(Some(found)),
+                Err(Unfit::TooOld { .. })
+            ));
         }
         assert!(made(1).check(Some(1)).is_ok());
         assert!(made(3).check(Some(2)).is_ok());
