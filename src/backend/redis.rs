@@ -37,7 +37,7 @@ use self::member::Member;
 use self::membership::Membership;
 use self::merging::Merging;
 use self::sender::{MAX_DELAY, Sender};
-use self::shards::{Shard, Shards};
+use self::shards::Shards;
 use self::taking::Taking;
 use super::{Arrival, Backend, Delays, Departure, Reach, SendError};
 use crate::backend::Wake;
@@ -172,21 +172,8 @@ impl RedisBackend {
         consumer.spawn(started.run());
     }
 
-    /// Groups arrivals by the shards in which they were claimed.
-    async fn claimed(&self, arrivals: Vec<Arrival>) -> Result<Vec<(Shard, Vec<Arrival>)>, Error> {
-        let shards = self.parts().sender.shards.number(&self.link).await?;
-        Ok(grouped(arrivals, shards, |arrival| arrival.wake.id))
-    }
-
     fn consumer(&self) -> MutexGuard<'_, JoinSet<()>> {
         self.consumer.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Adds pairs of the end of a lease and a member.
-fn add_claims(call: &mut Call, arrivals: &[Arrival]) {
-    for Arrival { wake, ticket } in arrivals {
-        call.arg(*ticket).arg(Member::of(wake).as_ref());
     }
 }
 
@@ -229,11 +216,14 @@ impl Backend for RedisBackend {
     async fn acknowledge(&self, arrivals: Vec<Arrival>) {
         let count = arrivals.len();
         let ended = async {
-            let parts = self.claimed(arrivals).await?;
+            let shards = self.parts().sender.shards.number(&self.link).await?;
+            let parts = grouped(arrivals, shards, |arrival| arrival.wake.id);
             let ended = parts.into_iter().map(|(shard, part)| async move {
                 let keys = self.parts().sender.names.shard(shard);
                 let mut call = Call::script(&ACKNOWLEDGE, &[&keys.leased]);
-                add_claims(&mut call, &part);
+                for Arrival { wake, ticket } in &part {
+                    call.arg(*ticket).arg(Member::of(wake).as_ref());
+                }
                 self.link.call::<()>(defaults::SEND_TIMEOUT, &call).await
             });
             join_all(ended).await.into_iter().collect::<Result<(), Error>>()

@@ -30,13 +30,13 @@ const BESIDE: usize = 128 + 512;
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Message {
-    pub(crate) topic: String,
+    pub(super) topic: String,
     pub(crate) body: Vec<u8>,
     pub(crate) tag: Option<String>,
     pub(crate) keys: Vec<String>,
     pub(crate) properties: BTreeMap<String, String>,
     /// Properties with RocketMQ's own names.
-    pub(crate) marks: Vec<(&'static str, String)>,
+    pub(super) marks: Vec<(&'static str, String)>,
     pub(crate) queue_key: Option<String>,
 }
 
@@ -114,7 +114,7 @@ impl Message {
         self.by_queue_key(key)
     }
 
-    pub(crate) fn mark(mut self, name: &'static str, value: impl Into<String>) -> Self {
+    pub(super) fn mark(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.marks.push((name, value.into()));
         self
     }
@@ -149,7 +149,7 @@ impl Message {
     }
 
     /// Refuses a message that brokers with bodies of up to `longest_body` bytes do not take, or would misread.
-    pub(crate) fn check(&self, longest_body: usize) -> Result<(), Error> {
+    pub(super) fn check(&self, longest_body: usize) -> Result<(), Error> {
         check_topic(&self.topic)?;
         let size = self.body.len();
         if !(1..=longest_body).contains(&size) {
