@@ -150,56 +150,55 @@ impl<'c> Runner<'c> {
             .collect())
     }
 
-    /// Whether there is anything to claim.
-    pub(super) async fn has_claimable(
+    /// Claims what was found to be due before the lock was had, within a transaction that keeps others from it.
+    pub(super) async fn claim(
         &mut self,
         which: Which<'_>,
         claim: &Claim,
-    ) -> Result<bool, sqlx::Error> {
-        let Found { rows, unreadable } = self.due(which, claim, 1, Columns::Lean).await?;
-        let is_any = !unreadable.is_empty();
-        Ok(is_any || !Capacity::new(claim).claim_all(which, rows, self.now).is_empty())
-    }
-
-    /// Claims rows, within a transaction that keeps others from them.
-    pub(super) async fn claim(&mut self, which: Which<'_>, claim: &Claim) -> Result<Found, sqlx::Error> {
-        let Found { rows, unreadable } = self.due(which, claim, usize::MAX, Columns::All).await?;
-        self.set_aside(&unreadable, self.now.after(claim.lease)).await?;
-        let writes = Capacity::new(claim).claim_all(which, rows, self.now);
-        let came = self.write(&writes.iter().collect::<Vec<_>>()).await?;
-        let claimed = writes.into_iter().zip(came).filter(|(_, came)| came.is_written());
-        let rows = claimed.map(|(write, _)| write.row).collect();
-        Ok(Found { rows, unreadable })
-    }
-
-    /// What a claim is to look at, of each kind so many at the most, as far as it has room for their bytes.
-    async fn due(
-        &mut self,
-        which: Which<'_>,
-        claim: &Claim,
-        most: usize,
-        columns: Columns,
+        mut due: Found,
     ) -> Result<Found, sqlx::Error> {
+        let mut found = Found::default();
+        // Twice, not until none is lost: a trigger of the application's may keep a row as it is.
+        for is_last in [false, true] {
+            self.set_aside(&due.unreadable, self.now.after(claim.lease))
+                .await?;
+            found.unreadable.append(&mut due.unreadable);
+            let mut capacity = Capacity::new(claim);
+            found.rows.iter().for_each(|row| capacity.take_room(row));
+            let writes = capacity.claim_all(which, due.rows, self.now);
+            let came = self.write(&writes.iter().collect::<Vec<_>>()).await?;
+            let is_any_lost = !came.iter().all(Outcome::is_written);
+            let claimed = writes.into_iter().zip(came).filter(|(_, came)| came.is_written());
+            found.rows.extend(claimed.map(|(write, _)| write.row));
+            if is_last || !is_any_lost {
+                break;
+            }
+            // Another call has had them since. From now on none can.
+            due = self.due(which, claim).await?;
+        }
+        Ok(found)
+    }
+
+    /// What a claim is to look at, of each kind so much as it has room for, as far as it has room for their bytes.
+    pub(super) async fn due(&mut self, which: Which<'_>, claim: &Claim) -> Result<Found, sqlx::Error> {
         let ids = match which {
             Which::These(wanted) => wanted.iter().map(|(id, _)| hex(id.as_bytes())).collect(),
-            Which::Due => self.longest_due(claim, most).await?,
+            Which::Due => self.longest_due(claim).await?,
         };
         if ids.is_empty() {
             return Ok(Found::default());
         }
         let ids = Value::Text(codec::json(&ids)?);
         let values = vec![ids, time(self.now), Value::count(claim.bytes)];
-        let rows = self.fetch(statements::these(columns), values).await?;
+        let rows = self.fetch(statements::these(), values).await?;
         Ok(RowsRead::of(rows).found)
     }
 
-    /// The digits of the ids of what is due, of each kind that there is room for so many at the most: the longest due first,
-    /// whatever their kind.
-    async fn longest_due(&mut self, claim: &Claim, most: usize) -> Result<Vec<String>, sqlx::Error> {
+    /// The digits of the ids of what is due, of each kind that there is room for: the longest due first, whatever their kind.
+    async fn longest_due(&mut self, claim: &Claim) -> Result<Vec<String>, sqlx::Error> {
         let mut due = Vec::new();
         for (kind, room) in claim.room.iter().filter(|(_, room)| **room > 0) {
-            let kind = Value::Text(kind.to_string());
-            let values = vec![kind, time(self.now), Value::count(most.min(*room))];
+            let values = vec![Value::Text(kind.to_string()), time(self.now), Value::count(*room)];
             due.extend(self.fetch(DUE.to_owned(), values).await?);
         }
         due.sort_unstable();

@@ -115,22 +115,15 @@ impl Session for OwnSession {
     }
 
     async fn claim(&self, which: Which<'_>, claim: &Claim) -> Answered<Found> {
-        // Where nothing is to be claimed no call has to wait for the lock.
-        let Stamped { now, found } = reading!(self, |runner| runner.has_claimable(which, claim));
-        if !found {
-            let found = Found::default();
+        // Looked for before the lock is asked for, which other calls may have: and where nothing is due, it is not.
+        let Stamped { now, found } = reading!(self, |runner| runner.due(which, claim));
+        if found.rows.is_empty() && found.unreadable.is_empty() {
             return Ok(Stamped { now, found });
         }
         let mut writing = self.0.write().await?;
         let now = writing.now;
-        let found = Runner::new(&mut writing, now)
-            .ending(COMMIT)
-            .claim(which, claim)
-            .await?;
-        match found.rows.is_empty() {
-            true => writing.commit().await?,
-            false => writing.end()?,
-        }
+        let found = Runner::new(&mut writing, now).claim(which, claim, found).await?;
+        writing.commit().await?;
         Ok(Stamped { now, found })
     }
 

@@ -81,14 +81,14 @@ pub(super) const DUE: &str = "SELECT r.due_at, r.id FROM delayline_tasks r INDEX
     WHERE r.kind = ? AND r.state = 0 AND r.due_at <= ? ORDER BY r.due_at, r.id LIMIT ?";
 
 /// Those of a batch of ids that are scheduled and due by a time, as far as there is room for the bytes of their payloads.
-pub(super) fn these(which: Columns) -> String {
+pub(super) fn these() -> String {
     format!(
         "SELECT {} FROM (SELECT r.rowid AS at_row, sum(length(r.payload)) OVER (
                 ORDER BY j.key ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
             FROM json_each(?) j CROSS JOIN delayline_tasks r INDEXED BY delayline_tasks_id
             WHERE r.id = unhex(j.value) AND r.state = 0 AND r.due_at <= ?) fitting
         CROSS JOIN delayline_tasks t WHERE t.rowid = fitting.at_row AND coalesce(fitting.before, 0) < ?",
-        columns(which)
+        columns(Columns::All)
     )
 }
 
@@ -230,7 +230,7 @@ pub(super) fn remove(states: &[State]) -> String {
 pub(super) fn all() -> Vec<(String, String)> {
     let mut all = vec![
         ("due".to_owned(), DUE.to_owned()),
-        ("these".to_owned(), these(Columns::All)),
+        ("these".to_owned(), these()),
         ("insert".to_owned(), insert(3)),
         ("insert absent".to_owned(), insert_absent(3)),
         ("write".to_owned(), write(3)),

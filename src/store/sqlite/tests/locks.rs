@@ -14,6 +14,8 @@ use crate::clock::Clock;
 use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::connections::{failed, pool, write};
 use crate::store::sqlite::presence::Presence;
+use crate::store::sqlite::runner::Runner;
+use crate::store::table::Which;
 use crate::store::{Ahead, NewRow, Store, Sweep};
 use crate::{Error, Kind, Scheduled, State};
 
@@ -64,6 +66,30 @@ async fn two_stores_on_one_file_claim_each_row_once() {
     }
     assert_eq!(claimed.len(), ROWS);
     assert_eq!(claimed.into_iter().collect::<BTreeSet<_>>().len(), ROWS);
+}
+
+/// Else a worker takes what is left to be nothing, and waits for a sweep.
+#[tokio::test]
+async fn what_others_claimed_since_a_look_is_made_up_for() {
+    let Fixture { store, folder: _kept } = Fixture::new().await;
+    store.insert(due_rows(0..25)).await.unwrap();
+    let claim = claim(10);
+    let mut reading = store.file.readers.lend().await.unwrap();
+    let now = store.file.clock.now();
+    let look = Runner::new(&mut reading, now).due(Which::Due, &claim).await;
+    let look = look.unwrap();
+    assert_eq!(look.rows.len(), 10);
+
+    let quicker = store.ready(&claim).await.unwrap().found;
+    let mut writing = store.file.write().await.unwrap();
+    let mut runner = Runner::new(&mut writing, now);
+    let slower = runner.claim(Which::Due, &claim, look).await.unwrap().rows;
+    writing.commit().await.unwrap();
+    assert_eq!((quicker.len(), slower.len()), (10, 10));
+    let left = store.ready(&claim).await.unwrap().found;
+    assert_eq!(left.len(), 5);
+    let all = quicker.iter().chain(&slower).chain(&left);
+    assert_eq!(all.map(|task| task.id).collect::<BTreeSet<_>>().len(), 25);
 }
 
 #[tokio::test]
