@@ -85,6 +85,8 @@ mod pages {
     mod redis {}
     #[doc = include_str!("../docs/rocketmq.md")]
     mod rocketmq {}
+    #[doc = include_str!("../docs/testing-your-service.md")]
+    mod testing_your_service {}
 }
 
 pub use self::observe::events::Events;
