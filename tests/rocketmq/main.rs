@@ -187,10 +187,10 @@ async fn receive_all_by(backend: &dyn Backend, count: usize) -> BTreeSet<Wake> {
 
 /// Receives and acknowledges until each of these came, among others that come once more: what a busy broker answered too
 /// late was sent again, and one that was killed delivers again.
-async fn receive_each(backend: &RocketMqBackend, numbers: std::ops::Range<u64>) {
+async fn receive_each(backend: &dyn Backend, numbers: std::ops::Range<u64>) {
     let mut missing: BTreeSet<_> = numbers.map(wake).collect();
     while !missing.is_empty() {
-        for wake in receive_all(backend, 1).await {
+        for wake in receive_all_by(backend, 1).await {
             missing.remove(&wake);
         }
     }
