@@ -1,6 +1,7 @@
 //! Answers that are lost on their way.
 
 use std::net::SocketAddr;
+use std::time::Instant;
 
 use tokio::task::JoinHandle;
 
@@ -193,13 +194,18 @@ async fn a_write_that_a_cluster_is_sent_twice_is_answered_as_it_was_the_first_ti
     // The server knows the script then, and is not asked for it first.
     add(&store, later(1)).await;
     assert!(change(&store, id(1), Verb::Cancel).await.is_done());
-    // Where the machine stands still, the client may give up, or ask again by itself, before the connection is cut.
-    let (mut rounds, mut sent_twice) = (2.., 0);
-    while sent_twice < 3 {
-        let n = rounds
-            .next()
-            .filter(|n| *n < 50)
-            .expect("the client sends it twice");
+    // Where the machine stands still, the client may give up, or ask again by itself, before the connection is cut: so it is
+    // tried for as long as that takes, and told what came of it.
+    let (begun, mut sent_twice, mut not_cut, mut unknown) = (Instant::now(), 0, 0, Vec::new());
+    for n in 2.. {
+        if sent_twice == 3 {
+            break;
+        }
+        assert!(
+            begun.elapsed() < Duration::from_secs(300),
+            "the client sent {sent_twice} of {n} twice, {not_cut} were over before the cut, and of these nothing is known: \
+             {unknown:?}"
+        );
         let before = add(&store, later(n)).await;
         let row = Task {
             version: 2,
@@ -232,9 +238,13 @@ async fn a_write_that_a_cluster_is_sent_twice_is_answered_as_it_was_the_first_ti
                 assert!(came[0].is_written(), "{came:?}");
                 assert_eq!(version(&mut admin), 2);
                 sent_twice += u32::from(was_cut);
+                not_cut += u32::from(!was_cut);
             }
             // Nothing is known of it then.
-            Err(error) => assert!(error.is_transient(), "{error}"),
+            Err(error) => {
+                assert!(error.is_transient(), "{error}");
+                unknown.push(error.to_string());
+            }
         }
     }
 }
