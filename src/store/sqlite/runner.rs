@@ -150,16 +150,21 @@ impl<'c> Runner<'c> {
             .collect())
     }
 
-    /// Claims what was found to be due before the lock was had, within a transaction that keeps others from it.
+    /// Claims what a look has found before the lock was had, within a transaction that keeps others from it.
     pub(super) async fn claim(
         &mut self,
         which: Which<'_>,
         claim: &Claim,
-        mut due: Found,
+        look: Found,
     ) -> Result<Found, sqlx::Error> {
         let mut found = Found::default();
-        // Twice, not until none is lost: a trigger of the application's may keep a row as it is.
-        for is_last in [false, true] {
+        // Another call may have had rows since: then once more, as from now on none can. Not until all are written, as a trigger
+        // of the application's may keep a row as it is.
+        for look in [Some(look), None] {
+            let mut due = match look {
+                Some(look) => look,
+                None => self.due(which, claim).await?,
+            };
             self.set_aside(&due.unreadable, self.now.after(claim.lease))
                 .await?;
             found.unreadable.append(&mut due.unreadable);
@@ -167,14 +172,12 @@ impl<'c> Runner<'c> {
             found.rows.iter().for_each(|row| capacity.take_room(row));
             let writes = capacity.claim_all(which, due.rows, self.now);
             let came = self.write(&writes.iter().collect::<Vec<_>>()).await?;
-            let is_any_lost = !came.iter().all(Outcome::is_written);
+            let are_all_written = came.iter().all(Outcome::is_written);
             let claimed = writes.into_iter().zip(came).filter(|(_, came)| came.is_written());
             found.rows.extend(claimed.map(|(write, _)| write.row));
-            if is_last || !is_any_lost {
+            if are_all_written {
                 break;
             }
-            // Another call has had them since. From now on none can.
-            due = self.due(which, claim).await?;
         }
         Ok(found)
     }
