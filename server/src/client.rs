@@ -30,16 +30,16 @@ pub(crate) enum Client {
     Server(Server),
 }
 
-/// What came of a change of one task.
+/// The outcome of a change of one task.
 #[derive(Debug, Deserialize, Serialize)]
-pub(crate) struct Came {
+pub(crate) struct ChangeOutcome {
     /// In a word.
     pub(crate) answer: String,
     /// As it is now, without its payload.
     pub(crate) task: Option<TaskView>,
 }
 
-impl Came {
+impl ChangeOutcome {
     fn of(answer: &Answer) -> Self {
         Self {
             answer: answer.word().to_owned(),
@@ -120,12 +120,12 @@ impl Client {
         target: Target,
         action: Action,
         reason: Option<Reason>,
-    ) -> Result<Came, Failure> {
+    ) -> Result<ChangeOutcome, Failure> {
         match self {
             Self::Store(operations) => {
                 let operations = operations.clone().because(reason);
                 let answer = operations.change(target, Expect::Anything, action).await?;
-                Ok(Came::of(&answer))
+                Ok(ChangeOutcome::of(&answer))
             }
             Self::Server(server) => {
                 let body = because(body_of(action), reason.as_ref());
@@ -139,11 +139,13 @@ impl Client {
         target: Target,
         edit: Edit,
         reason: Option<Reason>,
-    ) -> Result<Came, Failure> {
+    ) -> Result<ChangeOutcome, Failure> {
         match self {
             Self::Store(operations) => {
                 let operations = operations.clone().because(reason);
-                Ok(Came::of(&operations.edit(target, Expect::Anything, edit).await?))
+                Ok(ChangeOutcome::of(
+                    &operations.edit(target, Expect::Anything, edit).await?,
+                ))
             }
             Self::Server(server) => {
                 let body = edit
@@ -155,17 +157,21 @@ impl Client {
         }
     }
 
-    pub(crate) async fn rerun(&self, target: Target, reason: Option<Reason>) -> Result<Came, Failure> {
+    pub(crate) async fn rerun(
+        &self,
+        target: Target,
+        reason: Option<Reason>,
+    ) -> Result<ChangeOutcome, Failure> {
         match self {
             Self::Store(operations) => {
                 let answer = operations.rerun(target, reason).await?;
-                let came = Came::of(&answer);
+                let outcome = ChangeOutcome::of(&answer);
                 let answer = if answer.is_done() {
                     "new".to_owned()
                 } else {
-                    came.answer
+                    outcome.answer
                 };
-                Ok(Came { answer, ..came })
+                Ok(ChangeOutcome { answer, ..outcome })
             }
             Self::Server(server) => {
                 let body = because(Map::new(), reason.as_ref());

@@ -78,7 +78,7 @@ mod tests {
             payload: Vec::new(),
             headers: BTreeMap::new(),
             due: When::After(Duration::from_secs(if number == 0 { 0 } else { 120 })),
-            look_in: Duration::ZERO,
+            overdue_after: Duration::ZERO,
             max_attempts: None,
             replace: false,
             note: Default::default(),

@@ -10,7 +10,7 @@ use super::wheel::{Bounds, WheelBackend};
 use crate::clock::Clock;
 use crate::defaults;
 use crate::observe::history::LOOK_AHEAD;
-use crate::store::store_time::Heard;
+use crate::store::store_time::Timed;
 use crate::store::{Ahead, Pending};
 
 /// How many rows one read-ahead returns.
@@ -59,7 +59,7 @@ impl LookAhead {
     }
 
     /// Takes the rows of a sweep that was sent at `asked`; returns after what time to read again at the latest.
-    pub(crate) fn take<T>(&self, asked: Instant, heard: &Heard<T>, found: &[Pending]) -> Duration {
+    pub(crate) fn take<T>(&self, asked: Instant, heard: &Timed<T>, found: &[Pending]) -> Duration {
         let mut next = asked + LOOK_EVERY;
         if let Some(last) = found.last().filter(|_| found.len() >= LIMIT) {
             next = next.min(heard.instant_of(last.due_at));

@@ -1,4 +1,4 @@
-//! What becomes of tasks, told while it happens.
+//! Publishes what becomes of tasks, as it happens.
 
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, Sender, channel};
@@ -9,7 +9,7 @@ use crate::Task;
 /// [`Claims`](crate::claims::Claims), from when it was made on.
 ///
 /// It is for pages and people, and no part of any promise: what other processes do, hops, and what is done in a
-/// transaction of the service's own are not told; and a slow listener misses what is more than
+/// transaction of the service's own are not published; and a slow listener misses what is more than
 /// [`defaults::EVENTS`](crate::defaults::EVENTS) events old.
 ///
 /// ```
@@ -30,7 +30,7 @@ use crate::Task;
 /// ```
 #[derive(Debug)]
 pub struct Events {
-    told: Receiver<Task>,
+    receiver: Receiver<Task>,
     missed: u64,
 }
 
@@ -39,7 +39,7 @@ impl Events {
     /// out. None: the scheduler is gone.
     pub async fn next(&mut self) -> Option<Task> {
         loop {
-            match self.told.recv().await {
+            match self.receiver.recv().await {
                 Ok(task) => return Some(task),
                 Err(RecvError::Lagged(missed)) => self.missed += missed,
                 Err(RecvError::Closed) => return None,
@@ -64,13 +64,13 @@ impl Teller {
 
     pub(crate) fn listen(&self) -> Events {
         Events {
-            told: self.0.subscribe(),
+            receiver: self.0.subscribe(),
             missed: 0,
         }
     }
 
     /// Publishes what a task has become, if there is a listener.
-    pub(crate) fn tell(&self, became: impl FnOnce() -> Task) {
+    pub(crate) fn publish(&self, became: impl FnOnce() -> Task) {
         if self.is_heard() {
             let payload = Vec::new();
             // The listener may just have gone.

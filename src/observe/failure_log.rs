@@ -60,7 +60,7 @@ impl FailureLog {
     /// The same of all, at the end of a worker.
     pub(crate) fn end(&self) {
         for (kind, period) in std::mem::take(&mut *self.kinds()) {
-            tell(&kind, &period);
+            log_left_out(&kind, &period);
         }
     }
 
@@ -73,13 +73,13 @@ fn end_periods(kinds: &mut BTreeMap<Kind, Period>, now: Instant) {
     kinds.retain(|kind, period| {
         let goes_on = now < period.ends;
         if !goes_on {
-            tell(kind, period);
+            log_left_out(kind, period);
         }
         goes_on
     });
 }
 
-fn tell(kind: &Kind, period: &Period) {
+fn log_left_out(kind: &Kind, period: &Period) {
     let left_out = period.failed.saturating_sub(defaults::LOGGED_FAILURES);
     if left_out > 0 {
         warn!(

@@ -11,7 +11,7 @@ mod kinds;
 #[cfg(feature = "rocketmq")]
 mod level_samples;
 #[cfg(all(test, feature = "rocketmq"))]
-mod told;
+mod recorded;
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(crate) use self::kinds::OTHER;
 #[cfg(feature = "rocketmq")]
 pub(crate) use self::level_samples::LevelSamples;
 #[cfg(all(test, feature = "rocketmq"))]
-pub(crate) use self::told::told;
+pub(crate) use self::recorded::recorded;
 use crate::clock::Clock;
 use crate::store::Ending;
 use crate::task::claim_id::ClaimId;
@@ -73,7 +73,7 @@ impl Metrics {
         }
     }
 
-    /// A kind is handled here, so it is told apart however many others come.
+    /// A kind is handled here, so it is recorded apart however many others come.
     pub(crate) fn handled(&self, kind: &Kind) {
         self.name(kind);
     }
@@ -120,13 +120,13 @@ impl Metrics {
         attempted(name, outcome, 1);
     }
 
-    /// By which a kind is told.
+    /// By which a kind is recorded.
     pub(crate) fn name(&self, kind: &Kind) -> SharedString {
         // For Prometheus a series whose first value is 1 has never increased: the first dead task would be no alarm.
         self.kinds.name(kind, |name| attempted(name.clone(), "dead", 0))
     }
 
-    /// The kinds that are told apart.
+    /// The kinds that are recorded apart.
     pub(crate) fn own_kinds(&self) -> Vec<Kind> {
         self.kinds.own()
     }

@@ -34,11 +34,11 @@ pub(crate) enum Connection {
 }
 
 impl Address {
-    /// Makes a connection for commands; each node of a Cluster has to answer within `patience`.
-    pub(super) async fn connect(&self, patience: Duration) -> RedisResult<Connection> {
+    /// Makes a connection for commands; each node of a Cluster has to answer within `answer_within`.
+    pub(super) async fn connect(&self, answer_within: Duration) -> RedisResult<Connection> {
         match &self.topology {
             Topology::Cluster => {
-                let client = self.cluster(patience)?;
+                let client = self.cluster(answer_within)?;
                 match client.get_async_connection().await {
                     Ok(connection) => Ok(Connection::Cluster(connection)),
                     Err(error) => Err(self.refusal().await.unwrap_or(error)),
@@ -63,18 +63,18 @@ impl Address {
         None
     }
 
-    /// Makes a connection for commands that also receives messages; `told` gets them, and the loss of the connection.
+    /// Makes a connection for commands that also receives messages; `on_push` gets them, and the loss of the connection.
     /// In a Cluster it is a connection to any of its nodes, each of which passes every message on.
     ///
     /// That takes RESP3, which Redis speaks since version 6.
     pub(crate) async fn connect_listening(
         &self,
-        told: impl Fn(PushInfo) + Send + Sync + Clone + 'static,
+        on_push: impl Fn(PushInfo) + Send + Sync + Clone + 'static,
     ) -> RedisResult<MultiplexedConnection> {
         let config = || {
-            let told = told.clone();
+            let on_push = on_push.clone();
             config().set_push_sender(move |push| {
-                told(push);
+                on_push(push);
                 Ok::<(), redis::aio::SendError>(())
             })
         };
@@ -152,7 +152,7 @@ impl Address {
         builder.build()?.get_async_connection_with_config(config).await
     }
 
-    fn cluster(&self, patience: Duration) -> RedisResult<ClusterClient> {
+    fn cluster(&self, answer_within: Duration) -> RedisResult<ClusterClient> {
         let nodes = self.hosts.iter().map(|host| {
             let login = self.login(ProtocolVersion::RESP2);
             self.info(host, login)
@@ -164,7 +164,7 @@ impl Address {
             .min_retry_wait(first)
             .max_retry_wait(longest)
             .connection_timeout(defaults::SEND_TIMEOUT)
-            .response_timeout(patience)
+            .response_timeout(answer_within)
             .tcp_settings(no_delay());
         #[cfg(feature = "redis-tls")]
         let builder = match &self.tls {

@@ -36,7 +36,7 @@ pub(crate) struct Link {
 struct Shared {
     address: Address,
     role: Role,
-    patience: Duration,
+    answer_within: Duration,
     state: Mutex<State>,
     /// Held while connecting, so that waiting callers do not each open a connection to a returning server.
     connecting: Arc<tokio::sync::Mutex<()>>,
@@ -62,13 +62,13 @@ struct Numbered {
 }
 
 impl Link {
-    /// Makes a link; each node of a Cluster has `patience` for an answer: not longer, as it may hang while its replica
+    /// Makes a link; each node of a Cluster has `answer_within` for an answer: not longer, as it may hang while its replica
     /// has taken its place.
-    pub(crate) fn new(address: Address, role: Role, patience: Duration) -> Self {
+    pub(crate) fn new(address: Address, role: Role, answer_within: Duration) -> Self {
         let shared = Shared {
             address,
             role,
-            patience,
+            answer_within,
             state: Mutex::default(),
             connecting: Arc::default(),
             asking: Arc::default(),
@@ -207,14 +207,14 @@ async fn is_answered(probe: &Call, connection: &mut Connection) -> bool {
 impl Shared {
     async fn connect(&self) -> Result<Connection, Error> {
         let limit = self.connect_limit();
-        match tokio::time::timeout(limit, self.address.connect(self.patience)).await {
+        match tokio::time::timeout(limit, self.address.connect(self.answer_within)).await {
             Ok(connection) => connection.map_err(|error| self.failure(error)),
             Err(_) => Err(self.role.timed_out(limit)),
         }
     }
 
     fn connect_limit(&self) -> Duration {
-        CONNECT_LIMIT.saturating_add(self.patience)
+        CONNECT_LIMIT.saturating_add(self.answer_within)
     }
 
     /// Records that a call on a connection was not answered in time.

@@ -84,7 +84,7 @@ async fn connect(
     listener: Arc<impl MessageListener>,
     lost: Arc<Notify>,
 ) -> RedisResult<MultiplexedConnection> {
-    let told = move |push: PushInfo| match push.kind {
+    let on_push = move |push: PushInfo| match push.kind {
         PushKind::Message => {
             if let Some(Value::BulkString(text)) = push.data.get(1) {
                 listener.message(text);
@@ -93,7 +93,7 @@ async fn connect(
         PushKind::Disconnection => lost.notify_one(),
         _ => {}
     };
-    address.connect_listening(told).await
+    address.connect_listening(on_push).await
 }
 
 async fn limited<T>(call: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {

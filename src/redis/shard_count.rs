@@ -11,7 +11,7 @@ use crate::Error;
 const FRESH: Duration = Duration::from_secs(10);
 /// How long a caller waits for it where an older one is known: the server that keeps it may be away, and what the caller
 /// wants on another one.
-const PATIENCE: Duration = Duration::from_millis(250);
+const WAIT_LIMIT: Duration = Duration::from_millis(250);
 
 /// How many shards there are, as a server has last said.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ impl ShardCount {
         }
         // Other callers do not wait meanwhile.
         self.set(shards);
-        match timeout(PATIENCE, ask).await {
+        match timeout(WAIT_LIMIT, ask).await {
             Ok(Err(error)) if !error.is_transient() => {
                 *self.state() = before;
                 Err(error)
@@ -79,9 +79,9 @@ mod tests {
             tokio::time::advance(FRESH).await;
             let began = Instant::now();
             assert_eq!(count.get(late()).await.unwrap(), 64);
-            assert_eq!(began.elapsed(), PATIENCE);
+            assert_eq!(began.elapsed(), WAIT_LIMIT);
             assert_eq!(count.get(late()).await.unwrap(), 64);
-            assert_eq!(began.elapsed(), PATIENCE, "one caller waits, and no other");
+            assert_eq!(began.elapsed(), WAIT_LIMIT, "one caller waits, and no other");
             tokio::time::advance(FRESH).await;
             assert_eq!(count.get(ready(error(true))).await.unwrap(), 64);
         }

@@ -15,7 +15,7 @@ use rocketmq_model::common::message::message_ext::MessageExt;
 use tokio::task::JoinHandle;
 
 use self::consuming::Consumer;
-use self::queue_order::{Patience, Queue, QueueOrder};
+use self::queue_order::{Queue, QueueOrder, WaitLimits};
 use super::{
     Client, ClientFactory, Delivered, DeliveryQueue, Hidden, Listener, Received, RocketMqOptions, joined,
 };
@@ -69,7 +69,7 @@ impl Inbox {
             }
             let intake = Arc::new(Intake {
                 delivery_queue: DeliveryQueue::new(HOLD),
-                order: QueueOrder::new(Patience::default()),
+                order: QueueOrder::new(WaitLimits::default()),
                 factory: OnceLock::new(),
                 group: options.group.clone(),
             });
@@ -295,7 +295,7 @@ mod tests {
         let options = RocketMqOptions::new("127.0.0.1:1").lazy();
         let intake = Arc::new(Intake {
             delivery_queue: DeliveryQueue::new(HOLD),
-            order: QueueOrder::new(Patience::default()),
+            order: QueueOrder::new(WaitLimits::default()),
             factory: OnceLock::new(),
             group: options.group.clone(),
         });

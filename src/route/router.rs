@@ -124,7 +124,7 @@ impl Router {
 
     /// Returns after which time the wake-up of a task of `kind` that is due in `remaining` counts as overdue. For an
     /// unknown kind that is the shortest, as reading a row once too often costs less than reading it too late.
-    pub(crate) fn look_in(&self, kind: Option<&Kind>, remaining: Duration) -> Duration {
+    pub(crate) fn overdue_after(&self, kind: Option<&Kind>, remaining: Duration) -> Duration {
         let (next, lateness) = self.next(kind, remaining);
         next.delay().saturating_add(lateness)
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Scheduler;
 use super::batches::each;
-use crate::schedule::noting::Way;
+use crate::schedule::notes::Way;
 use crate::store::{Action, Change, Expect, Target, Verb, When};
 use crate::{Answer, Error, Kind};
 
@@ -67,12 +67,12 @@ impl Scheduler {
                 self.reschedule_verb(kind, due).await?
             }
             Action::RunNow => {
-                let Way { look_in, sent } = self.way(kind, now).await?;
-                (Verb::RunNow { look_in }, self.note(kind, "run_now", sent))
+                let Way { overdue_after, sent } = self.way(kind, now).await?;
+                (Verb::RunNow { overdue_after }, self.note(kind, "run_now", sent))
             }
             Action::Redrive => {
-                let Way { look_in, sent } = self.way(kind, now).await?;
-                (Verb::Redrive { look_in }, self.note(kind, "redriven", sent))
+                let Way { overdue_after, sent } = self.way(kind, now).await?;
+                (Verb::Redrive { overdue_after }, self.note(kind, "redriven", sent))
             }
         };
         Ok(Change {

@@ -1,10 +1,10 @@
 //! Another payload for a task that waits.
 
 use super::Scheduler;
+use super::answer_label;
 use super::revising::Revision;
-use super::told;
 use crate::observe::metrics;
-use crate::schedule::noting::Way;
+use crate::schedule::notes::Way;
 use crate::store::{Change, Expect, Receipt, Target, Transaction, Verb, When, only};
 use crate::{Answer, Edit, Error};
 
@@ -40,7 +40,7 @@ impl Scheduler {
                     .and_then(|answer| answer)
             }
         };
-        metrics::verb(VERB, told(&answer), 1);
+        metrics::verb(VERB, answer_label(&answer), 1);
         answer
     }
 
@@ -84,14 +84,14 @@ impl Scheduler {
         due: When,
     ) -> Result<Change, Error> {
         let kind = self.kind_of(&target).await?;
-        let Way { look_in, sent } = self.way(kind.as_ref(), due).await?;
+        let Way { overdue_after, sent } = self.way(kind.as_ref(), due).await?;
         let note = self.note(kind.as_ref(), "edited", sent);
         Ok(Change {
             target,
             verb: Verb::Edit {
                 payload,
                 due: Some(due),
-                look_in,
+                overdue_after,
             },
             expect,
             note,

@@ -163,7 +163,7 @@ impl fmt::Debug for Check {
 
 /// What follows for a task from what is expected of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Course {
+pub(crate) enum CheckAction {
     /// Nothing: it is as expected.
     Keep,
     /// Another time.
@@ -178,35 +178,35 @@ impl Expected {
     /// As late as a task can wait.
     const NEVER: Self = Self::At(Timestamp::MAX);
 
-    /// The course of a task that is not due yet, and was planned for `planned_at`.
+    /// The action for a task that is not due yet, and was planned for `planned_at`.
     ///
     /// The planned time is compared and not the due time: so a retry or a snooze keeps its pause.
-    pub(crate) fn course_of_early(self, planned_at: Timestamp, now: Timestamp) -> Course {
+    pub(crate) fn action_for_scheduled(self, planned_at: Timestamp, now: Timestamp) -> CheckAction {
         match self {
-            Self::Gone => Course::Cancel,
-            Self::NotYet => Self::NEVER.course_of_early(planned_at, now),
-            Self::Run if planned_at > now => Course::RunNow,
-            Self::Run => Course::Keep,
+            Self::Gone => CheckAction::Cancel,
+            Self::NotYet => Self::NEVER.action_for_scheduled(planned_at, now),
+            Self::Run if planned_at > now => CheckAction::RunNow,
+            Self::Run => CheckAction::Keep,
             Self::At(time) => {
                 let time = time.min(Timestamp::MAX);
                 // Its time has come, by both: what it waits for is a pause.
                 let has_come = time <= now && planned_at <= now;
                 if time == planned_at || has_come {
-                    Course::Keep
+                    CheckAction::Keep
                 } else {
-                    Course::Move(time)
+                    CheckAction::Move(time)
                 }
             }
         }
     }
 
-    /// The course of a task that was claimed, and was planned for `planned_at`: `Keep` is to run it.
-    pub(crate) fn course_of_claimed(self, planned_at: Timestamp, now: Timestamp) -> Course {
+    /// The action for a task that was claimed, and was planned for `planned_at`: `Keep` is to run it.
+    pub(crate) fn action_for_claimed(self, planned_at: Timestamp, now: Timestamp) -> CheckAction {
         match self {
-            Self::Gone => Course::Cancel,
-            Self::NotYet => Self::NEVER.course_of_claimed(planned_at, now),
-            Self::At(time) if time > now && time != planned_at => Course::Move(time.min(Timestamp::MAX)),
-            Self::Run | Self::At(_) => Course::Keep,
+            Self::Gone => CheckAction::Cancel,
+            Self::NotYet => Self::NEVER.action_for_claimed(planned_at, now),
+            Self::At(time) if time > now && time != planned_at => CheckAction::Move(time.min(Timestamp::MAX)),
+            Self::Run | Self::At(_) => CheckAction::Keep,
         }
     }
 }
@@ -221,33 +221,33 @@ mod tests {
         Expected::At(Timestamp::from_millis(millis))
     }
 
-    fn to(millis: i64) -> Course {
-        Course::Move(Timestamp::from_millis(millis))
+    fn to(millis: i64) -> CheckAction {
+        CheckAction::Move(Timestamp::from_millis(millis))
     }
 
     #[test]
     fn an_early_task_follows_unless_its_time_is_the_same_or_has_come_by_both() {
-        for (expected, planned_at, course) in [
-            (at(2_000), 2_000, Course::Keep),
+        for (expected, planned_at, action) in [
+            (at(2_000), 2_000, CheckAction::Keep),
             (at(2_000), 3_000, to(2_000)),
             (at(3_000), 2_000, to(3_000)),
             // It waits for a retry.
-            (at(900), 900, Course::Keep),
-            (at(800), 900, Course::Keep),
-            (at(1_000), 1_000, Course::Keep),
+            (at(900), 900, CheckAction::Keep),
+            (at(800), 900, CheckAction::Keep),
+            (at(1_000), 1_000, CheckAction::Keep),
             (at(1_001), 900, to(1_001)),
             (at(1_000), 1_001, to(1_000)),
-            (Expected::Run, 1_001, Course::RunNow),
-            (Expected::Run, 1_000, Course::Keep),
-            (Expected::Gone, 2_000, Course::Cancel),
-            (Expected::Gone, 900, Course::Cancel),
+            (Expected::Run, 1_001, CheckAction::RunNow),
+            (Expected::Run, 1_000, CheckAction::Keep),
+            (Expected::Gone, 2_000, CheckAction::Cancel),
+            (Expected::Gone, 900, CheckAction::Cancel),
             (Expected::NotYet, 2_000, to(Timestamp::MAX.as_millis())),
-            (Expected::NotYet, Timestamp::MAX.as_millis(), Course::Keep),
+            (Expected::NotYet, Timestamp::MAX.as_millis(), CheckAction::Keep),
         ] {
             let planned_at = Timestamp::from_millis(planned_at);
             assert_eq!(
-                expected.course_of_early(planned_at, NOW),
-                course,
+                expected.action_for_scheduled(planned_at, NOW),
+                action,
                 "{expected:?} {planned_at:?}"
             );
         }
@@ -255,19 +255,19 @@ mod tests {
 
     #[test]
     fn a_claimed_task_runs_unless_a_later_time_is_said_or_none() {
-        for (expected, planned_at, course) in [
-            (at(900), 900, Course::Keep),
-            (at(1_000), 900, Course::Keep),
+        for (expected, planned_at, action) in [
+            (at(900), 900, CheckAction::Keep),
+            (at(1_000), 900, CheckAction::Keep),
             (at(1_001), 900, to(1_001)),
-            (at(1_001), 1_001, Course::Keep),
-            (Expected::Run, 900, Course::Keep),
-            (Expected::Gone, 900, Course::Cancel),
+            (at(1_001), 1_001, CheckAction::Keep),
+            (Expected::Run, 900, CheckAction::Keep),
+            (Expected::Gone, 900, CheckAction::Cancel),
             (Expected::NotYet, 900, to(Timestamp::MAX.as_millis())),
         ] {
             let planned_at = Timestamp::from_millis(planned_at);
             assert_eq!(
-                expected.course_of_claimed(planned_at, NOW),
-                course,
+                expected.action_for_claimed(planned_at, NOW),
+                action,
                 "{expected:?} {planned_at:?}"
             );
         }
@@ -276,8 +276,17 @@ mod tests {
     #[test]
     fn a_time_beyond_the_last_is_the_last() {
         let beyond = at(i64::MAX);
-        assert_eq!(beyond.course_of_early(NOW, NOW), Course::Move(Timestamp::MAX));
-        assert_eq!(beyond.course_of_early(Timestamp::MAX, NOW), Course::Keep);
-        assert_eq!(beyond.course_of_claimed(NOW, NOW), Course::Move(Timestamp::MAX));
+        assert_eq!(
+            beyond.action_for_scheduled(NOW, NOW),
+            CheckAction::Move(Timestamp::MAX)
+        );
+        assert_eq!(
+            beyond.action_for_scheduled(Timestamp::MAX, NOW),
+            CheckAction::Keep
+        );
+        assert_eq!(
+            beyond.action_for_claimed(NOW, NOW),
+            CheckAction::Move(Timestamp::MAX)
+        );
     }
 }

@@ -90,9 +90,9 @@ impl Scheduler {
         let (before, rest) = legs.split_at_checked(usize::try_from(hops).ok()?)?;
         let leg = rest.first()?;
         let punctual = before.iter().fold(last.at, |at, leg| at.after(leg.delay));
-        let (look_in, _) = router.way(Some(&task.kind), remaining(punctual));
-        let since = task.wake_at?.shifted(-millis(look_in));
-        let is_so = router.way(Some(&task.kind), remaining(since)) == (look_in, Some(leg.clone()));
+        let (overdue_after, _) = router.way(Some(&task.kind), remaining(punctual));
+        let since = task.wake_at?.shifted(-millis(overdue_after));
+        let is_so = router.way(Some(&task.kind), remaining(since)) == (overdue_after, Some(leg.clone()));
         (is_so && legs.first() == Some(&noted) && since >= punctual).then(|| WakeUp::sent(leg.clone(), since))
     }
 

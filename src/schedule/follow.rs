@@ -2,12 +2,12 @@
 
 use crate::backend::Wake;
 use crate::store::receipt::Follow;
-use crate::store::store_time::Heard;
+use crate::store::store_time::Timed;
 use crate::task::due_wake::DueWake;
 use crate::{Answer, Scheduled, State, Task};
 
 impl Follow {
-    pub(super) fn scheduled<'a, T>(heard: &Heard<T>, answers: impl Iterator<Item = &'a Scheduled>) -> Self {
+    pub(super) fn scheduled<'a, T>(heard: &Timed<T>, answers: impl Iterator<Item = &'a Scheduled>) -> Self {
         let mut follow = Self::default();
         for scheduled in answers {
             match scheduled {
@@ -22,7 +22,7 @@ impl Follow {
         follow
     }
 
-    pub(super) fn changed<'a, T>(heard: &Heard<T>, answers: impl Iterator<Item = &'a Answer>) -> Self {
+    pub(super) fn changed<'a, T>(heard: &Timed<T>, answers: impl Iterator<Item = &'a Answer>) -> Self {
         let mut follow = Self::default();
         for answer in answers {
             let Answer::Done(task) = answer else {
@@ -38,7 +38,7 @@ impl Follow {
 }
 
 /// The wake-up of a task as it now is.
-pub(crate) fn due_wake<T>(heard: &Heard<T>, task: &Task) -> DueWake {
+pub(crate) fn due_wake<T>(heard: &Timed<T>, task: &Task) -> DueWake {
     let wake = Wake {
         id: task.id,
         kind: task.kind.clone(),

@@ -18,7 +18,7 @@ use crate::schedule::due_signals::DueSignals;
 use crate::schedule::pauses::Pauses;
 use crate::stats::Counters;
 use crate::store::receipt::Follow;
-use crate::store::store_time::{Heard, StoreTime};
+use crate::store::store_time::{StoreTime, Timed};
 use crate::store::{Ending, Histories, Keep, Store};
 use crate::task::claim_id::ClaimId;
 use crate::task::due_wake::DueWake;
@@ -101,7 +101,7 @@ impl Kernel {
         kind: &Kind,
         state: State,
         spans: &[Duration],
-    ) -> Result<Heard<Vec<usize>>, Error> {
+    ) -> Result<Timed<Vec<usize>>, Error> {
         let most = defaults::FORECAST_LIMIT;
         self.time
             .of(self.store.due_within(kind, state, spans, most))

@@ -13,7 +13,7 @@ pub(crate) mod follow;
 mod forecast;
 mod keeping;
 pub(crate) mod kernel;
-pub(crate) mod noting;
+pub(crate) mod notes;
 pub(crate) mod pauses;
 mod pausing;
 mod revising;
@@ -29,7 +29,7 @@ use self::revising::Revision;
 use crate::observe::metrics;
 use crate::schedule::actor::Actor;
 use crate::schedule::kernel::Kernel;
-use crate::schedule::noting::Way;
+use crate::schedule::notes::Way;
 use crate::stats::Stats;
 use crate::store::only;
 use crate::store::receipt::Follow;
@@ -145,9 +145,9 @@ impl Scheduler {
     /// The verb that moves a task, and what is noted of it; of what kind it is, where that is known.
     async fn reschedule_verb(&self, kind: Option<&Kind>, due: When) -> Result<(Verb, Note), Error> {
         due.check()?;
-        let Way { look_in, sent } = self.way(kind, due).await?;
+        let Way { overdue_after, sent } = self.way(kind, due).await?;
         let note = self.note(kind, "moved", sent);
-        Ok((Verb::Reschedule { due, look_in }, note))
+        Ok((Verb::Reschedule { due, overdue_after }, note))
     }
 
     /// What is noted of what is done through this handle; to a task of what kind, where that is known.
@@ -173,7 +173,7 @@ impl Scheduler {
         let target = target.into();
         target.check()?;
         let answer = self.revise(&target, expect, Revision::Shift(by)).await;
-        metrics::verb(Action::Shift(by).verb(), told(&answer), 1);
+        metrics::verb(Action::Shift(by).verb(), answer_label(&answer), 1);
         answer
     }
 
@@ -256,7 +256,7 @@ impl Scheduler {
         let answered = self.change_batch(changes).await;
         for (at, action) in actions.into_iter().enumerate() {
             let answer = answered.as_ref().ok().and_then(|answers| answers.get(at));
-            metrics::verb(action.verb(), answer.map_or(metrics::ERROR, told), 1);
+            metrics::verb(action.verb(), answer.map_or(metrics::ERROR, answer_label), 1);
         }
         answered
     }
@@ -267,7 +267,7 @@ impl Scheduler {
         let heard = kernel.time.of(kernel.store.change(batch)).await?;
         for answer in heard.found.iter().flatten() {
             if let Answer::Done(task) = answer {
-                kernel.events.tell(|| task.clone());
+                kernel.events.publish(|| task.clone());
             }
         }
         let follow = Follow::changed(&heard, heard.found.iter().flatten());
@@ -317,6 +317,6 @@ impl Scheduler {
 }
 
 /// What is told of an answer.
-fn told(answer: &Result<Answer, Error>) -> &'static str {
+fn answer_label(answer: &Result<Answer, Error>) -> &'static str {
     answer.as_ref().map_or(metrics::ERROR, Answer::word)
 }

@@ -17,7 +17,7 @@ use crate::{Error, Kind, Timestamp, defaults};
 /// asks for nothing. Nothing starts unless it has answered lately: a process that cannot hear of a pause must not miss it.
 #[derive(Debug, Default)]
 pub(crate) struct Pauses {
-    heard: Mutex<Heard>,
+    cache: Mutex<PauseCache>,
     /// One asks on behalf of all.
     asking: tokio::sync::Mutex<()>,
     /// The removal of pauses that are over.
@@ -25,7 +25,7 @@ pub(crate) struct Pauses {
 }
 
 #[derive(Debug, Default)]
-struct Heard {
+struct PauseCache {
     /// When the last answer was asked for.
     asked: Option<Moment>,
     until: BTreeMap<Kind, Option<Timestamp>>,
@@ -40,12 +40,12 @@ impl Pauses {
     }
 
     fn is_younger(&self, age: Duration, now: &Moment) -> bool {
-        self.heard().asked.is_some_and(|asked| asked.until(now) < age)
+        self.cache().asked.is_some_and(|asked| asked.until(now) < age)
     }
 
     /// Whether a kind is paused, as far as is known.
     pub(crate) fn has(&self, kind: &Kind, time: &StoreTime) -> bool {
-        let until = self.heard().until.get(kind).copied();
+        let until = self.cache().until.get(kind).copied();
         match until {
             Some(Some(until)) => time.earliest().is_none_or(|now| now < until),
             Some(None) => true,
@@ -60,7 +60,7 @@ impl Pauses {
 
     /// Whether any kind is paused, as far as is known.
     pub(crate) fn is_any(&self) -> bool {
-        !self.heard().until.is_empty()
+        !self.cache().until.is_empty()
     }
 
     /// Returns the kinds that are paused, by name. Also starts to remove pauses that are over, one removal at a time. The
@@ -96,19 +96,19 @@ impl Pauses {
             Ok(found) => {
                 let until = found.into_iter().map(|paused| (paused.kind, paused.until));
                 let until = until.collect();
-                let heard = Heard {
+                let cache = PauseCache {
                     asked: Some(asked),
                     until,
                     failed: None,
                 };
-                if std::mem::replace(&mut *self.heard(), heard).failed.is_some() {
+                if std::mem::replace(&mut *self.cache(), cache).failed.is_some() {
                     info!("which kinds are paused is known again, and tasks start");
                 }
                 Ok(())
             }
             Err(error) => {
-                let told = (clock.moment(), error.once_more());
-                if self.heard().failed.replace(told).is_none() {
+                let failure = (clock.moment(), error.once_more());
+                if self.cache().failed.replace(failure).is_none() {
                     warn!(
                         %error,
                         "which kinds are paused cannot be found out, so no task starts here until it can; it is tried \
@@ -122,18 +122,18 @@ impl Pauses {
 
     /// Why the store has not answered a caller that asked at the same time.
     fn failed_since(&self, came: &Moment) -> Option<Error> {
-        let heard = self.heard();
-        let (at, error) = heard.failed.as_ref()?;
+        let cache = self.cache();
+        let (at, error) = cache.failed.as_ref()?;
         (at.instant() > came.instant()).then(|| error.once_more())
     }
 
     /// Forgets how fresh what is known is: this process has just changed it.
     pub(crate) fn outdate(&self) {
-        self.heard().asked = None;
+        self.cache().asked = None;
     }
 
-    fn heard(&self) -> MutexGuard<'_, Heard> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cache(&self) -> MutexGuard<'_, PauseCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -145,7 +145,7 @@ mod tests {
     use std::sync::Mutex;
     use std::time::Duration;
 
-    use super::{Heard, Pauses};
+    use super::{PauseCache, Pauses};
     use crate::clock::Clock;
     use crate::store::store_time::StoreTime;
     use crate::store::{MemoryStore, Stamped};
@@ -157,9 +157,9 @@ mod tests {
         let (kind, now) = (Kind::from("k"), Timestamp::from_millis(0));
         let until = [(kind.clone(), Some(now.after(Duration::from_secs(20))))].into();
         let pauses = Pauses {
-            heard: Mutex::new(Heard {
+            cache: Mutex::new(PauseCache {
                 until,
-                ..Heard::default()
+                ..PauseCache::default()
             }),
             ..Pauses::default()
         };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Scheduler;
-use crate::schedule::noting::Way;
+use crate::schedule::notes::Way;
 use crate::store::receipt::Follow;
 use crate::store::{Change, Expect, Receipt, Target, Transaction, Verb, When, only};
 use crate::{Answer, Error, Shift, Task, Timestamp};
@@ -86,11 +86,11 @@ impl Scheduler {
                 self.reschedule_verb(Some(&task.kind), due).await?
             }
             Revision::Payload(payload) => {
-                let Way { look_in, sent } = self.way(Some(&task.kind), When::At(due_at)).await?;
+                let Way { overdue_after, sent } = self.way(Some(&task.kind), When::At(due_at)).await?;
                 let verb = Verb::Edit {
                     payload: payload.to_vec(),
                     due: None,
-                    look_in,
+                    overdue_after,
                 };
                 (verb, self.note(Some(&task.kind), "edited", sent))
             }

@@ -4,13 +4,13 @@ use super::Scheduler;
 use super::batches::{batches_of, each};
 use crate::observe::metrics;
 use crate::schedule::kernel::Kernel;
-use crate::schedule::noting::Way;
+use crate::schedule::notes::Way;
 use crate::store::NewRow;
 use crate::store::only;
 use crate::store::paused;
 use crate::store::receipt::Follow;
 use crate::store::shard_hash;
-use crate::store::store_time::Heard;
+use crate::store::store_time::Timed;
 use crate::{Error, NewTask, Scheduled};
 
 /// What scheduling is called where verbs are counted.
@@ -67,7 +67,7 @@ impl Scheduler {
         }
         for scheduled in heard.found.iter().flatten() {
             if let Scheduled::New(task) | Scheduled::Replaced(task) = scheduled {
-                self.kernel.events.tell(|| task.clone());
+                self.kernel.events.publish(|| task.clone());
             }
         }
         let follow = Follow::scheduled(&heard, heard.found.iter().flatten());
@@ -76,7 +76,7 @@ impl Scheduler {
     }
 
     /// What the store has answered, for each of the rows.
-    async fn inserted(&self, rows: Vec<NewRow>) -> Result<Heard<Vec<Result<Scheduled, Error>>>, Error> {
+    async fn inserted(&self, rows: Vec<NewRow>) -> Result<Timed<Vec<Result<Scheduled, Error>>>, Error> {
         let Kernel { store, time, .. } = &*self.kernel;
         let count = rows.len();
         let heard = time.of(store.insert(rows)).await?;
@@ -155,7 +155,7 @@ impl Scheduler {
                 format!("allowed are up to {HEADERS_LIMIT} bytes in all"),
             ));
         }
-        let Way { look_in, sent } = self.way(Some(&kind), due).await?;
+        let Way { overdue_after, sent } = self.way(Some(&kind), due).await?;
         let id = id.unwrap_or_else(|| {
             let made = self.kernel.clock.new_id();
             key.as_ref()
@@ -169,7 +169,7 @@ impl Scheduler {
             payload,
             headers,
             due,
-            look_in,
+            overdue_after,
             max_attempts,
             replace,
             note,

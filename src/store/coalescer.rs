@@ -9,7 +9,7 @@ use tracing::debug;
 
 use crate::Error;
 use crate::clock::{Clock, Spawned};
-use crate::store::turns::{Load, Turn, take_turns};
+use crate::store::batched_calls::{CallPermit, Load, run_batched};
 
 /// How many items are here at the most, waiting or in flight, before callers wait for a place.
 const PLACES: usize = 10_000;
@@ -126,7 +126,7 @@ impl<T: Send + 'static, A: Send + 'static> Line<T, A> {
         let own = clock.clone();
         let calling = clock.spawn(async move {
             let load = |request: &Request<T, A>| request.load;
-            let in_turn = move |mut batch: Vec<Request<T, A>>, turn: Turn| {
+            let in_turn = move |mut batch: Vec<Request<T, A>>, turn: CallPermit| {
                 batch.retain(|request| !request.answer.is_closed());
                 let call = (!batch.is_empty()).then(|| call(batch));
                 async move {
@@ -136,7 +136,7 @@ impl<T: Send + 'static, A: Send + 'static> Line<T, A> {
                 }
             };
             // A call that panics leaves its callers without an answer, and the others alone.
-            take_turns(&own, calls, requests, load, in_turn, drop).await;
+            run_batched(&own, calls, requests, load, in_turn, drop).await;
         });
         Self {
             waiting,
@@ -199,7 +199,7 @@ mod tests {
 
     use super::*;
     use crate::defaults;
-    use crate::store::turns::CALLS;
+    use crate::store::batched_calls::CALLS;
 
     const SECOND: Duration = Duration::from_secs(1);
 

@@ -7,9 +7,9 @@ macro_rules! delegate_store {
             async fn now(&self) -> Timestamp;
             async fn insert(&self, rows: Vec<NewRow>) -> Stamped<Vec<Result<Scheduled, Error>>>;
             async fn change(&self, changes: Vec<Change>) -> Stamped<Vec<Result<Answer, Error>>>;
-            async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Stamped<Looked>;
+            async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Stamped<PollResult>;
             async fn ready(&self, claim: &Claim) -> Stamped<Vec<Task>>;
-            async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Stamped<Looked>;
+            async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Stamped<PollResult>;
             async fn advance(&self, steps: &[Step]) -> Vec<Guarded>;
             async fn renew(&self, claims: &[Renewal], lease: Duration) -> Vec<Guarded>;
             async fn find(&self, target: &Target) -> Option<Task>;

@@ -5,12 +5,13 @@
 
 mod batch;
 mod change;
+mod claiming;
 mod guarded;
 mod insert;
 mod loaded;
-mod look;
-mod patience;
+mod reading;
 mod reckoned;
+mod retry_window;
 mod share;
 mod sweep;
 mod table_engine;
@@ -31,7 +32,8 @@ use super::keep::Stays;
 use super::merging::Merging;
 use super::table::Table;
 use super::{
-    Change, Claim, Guarded, Keep, Looked, NewRow, Noted, Page, Renewal, Stamped, Step, Store, Sweep, Target,
+    Change, Claim, Guarded, Keep, NewRow, Noted, Page, PollResult, Renewal, Stamped, Step, Store, Sweep,
+    Target,
 };
 use crate::clock::Clock;
 use crate::task::wake::Wake;
@@ -134,7 +136,7 @@ impl<T: Table + 'static> Store for Engine<T> {
         self.changes.ask(&self.callers, changes).await
     }
 
-    async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
+    async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<PollResult>, Error> {
         self.workers.heard(self.workers.arrive(wakes, claim)).await
     }
 
@@ -142,7 +144,7 @@ impl<T: Table + 'static> Store for Engine<T> {
         self.workers.heard(self.workers.ready(claim)).await
     }
 
-    async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
+    async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<PollResult>, Error> {
         let engine = &*self.workers;
         let swept = engine.heard(engine.sweep(claim, sweep));
         engine.sharing(&[&engine.overdue, &engine.ahead], swept).await

@@ -3,6 +3,7 @@
 //! A user of the [`Scheduler`](crate::Scheduler) takes from here a store such as [`MemoryStore`], a [`Page`] to list, an
 //! [`Expect`] for the verbs that end in `_if`, and a [`Target`], [`Action`] or [`When`] for those that take many tasks.
 
+pub(crate) mod batched_calls;
 pub(crate) mod coalescer;
 #[cfg(all(test, any(feature = "postgres", feature = "mysql")))]
 #[path = "../../tests/support/database.rs"]
@@ -46,7 +47,6 @@ mod step;
 pub(crate) mod store_time;
 pub mod table;
 mod transaction;
-pub(crate) mod turns;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -68,7 +68,7 @@ pub use self::postgres::{PostgresBuilder, PostgresStore};
 pub use self::receipt::Receipt;
 #[cfg(feature = "redis")]
 pub use self::redis::{RedisStore, RedisStoreBuilder};
-pub use self::requests::{Ahead, Claim, Guarded, Looked, Pending, Renewal, Sweep};
+pub use self::requests::{Ahead, Claim, Guarded, Pending, PollResult, Renewal, Sweep};
 pub(crate) use self::rules::ended;
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::{SqliteBuilder, SqliteStore};
@@ -136,7 +136,7 @@ pub trait Store: Debug + Send + Sync {
     /// A wake-up whose version is not the row's, or whose row is not scheduled, is stale. Of the rest, rows due
     /// later are early; rows due now are claimed as far as the claim has room for their kind and for their payloads, and
     /// else are waiting, unchanged. A row that another transaction has locked is none of these, and left to the sweep.
-    async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error>;
+    async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<PollResult>, Error>;
 
     /// Claims due rows, the longest due first, as far as the claim has room for their kind and for their payloads,
     /// whatever their `wake_at`.
@@ -155,7 +155,7 @@ pub trait Store: Debug + Send + Sync {
     /// scheduled rows that become due up to `ahead.within` from now, the earliest due first; and at those that have
     /// become due within the last [`Ahead::SINCE`], whose wake-ups are not overdue yet. What was due before is found by
     /// `ready` and the sweep. A row that another transaction has locked is left to the next sweep.
-    async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error>;
+    async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<PollResult>, Error>;
 
     /// Takes steps, each if its row is still of that version and in the state that its [`Event`] needs; says of each, in
     /// the order given, what came of it.
@@ -244,7 +244,7 @@ pub struct NewRow {
     /// `due_at` and `planned_at`; a duration counts from now by the store's clock.
     pub due: When,
     /// When its first wake-up will be overdue: `wake_at` is this long after now by the store's clock.
-    pub look_in: Duration,
+    pub overdue_after: Duration,
     /// The row's own limit of attempts, if any.
     pub max_attempts: Option<u32>,
     /// Whether a scheduled row of the same kind and key is replaced.
@@ -283,12 +283,12 @@ pub enum Verb {
         /// The new time.
         due: When,
         /// When its wake-up will be overdue, from now.
-        look_in: Duration,
+        overdue_after: Duration,
     },
     /// Due now: `due_at` and `planned_at` are now. Attempts, hops and error start anew.
     RunNow {
         /// When its wake-up will be overdue, from now.
-        look_in: Duration,
+        overdue_after: Duration,
     },
     /// Cancelled; kept as long as the store keeps history.
     Cancel,
@@ -297,7 +297,7 @@ pub enum Verb {
     /// From dead to scheduled, due now, as by [`Verb::RunNow`].
     Redrive {
         /// When its wake-up will be overdue, from now.
-        look_in: Duration,
+        overdue_after: Duration,
     },
     /// Another payload; headers and limit of attempts stay. With a time it is moved as well, as by [`Verb::Reschedule`];
     /// else due time, attempts, hops, stalls and error stay, too.
@@ -307,7 +307,7 @@ pub enum Verb {
         /// The new time, if there is one.
         due: Option<When>,
         /// When its wake-up will be overdue, from now.
-        look_in: Duration,
+        overdue_after: Duration,
     },
 }
 

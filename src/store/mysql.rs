@@ -23,7 +23,7 @@ use sqlx::mysql::MySqlConnectOptions;
 pub use self::builder::MySqlBuilder;
 use self::connections::Dialer;
 use self::joined::JoinedSession;
-use self::ranges::Known;
+use self::ranges::KnownKinds;
 use self::session::OwnSession;
 use self::sql::Sql;
 use super::delegated::{delegate_store, unchanged};
@@ -62,7 +62,7 @@ pub struct MySqlStore {
 struct Server {
     pools: Pools<Dialer>,
     sql: Sql,
-    known: Known,
+    known: KnownKinds,
 }
 
 impl Server {

@@ -85,7 +85,7 @@ pub(crate) async fn pause(
         ));
     }
     if let Some(until) = until
-        && until <= time.ask(store).await?.told()
+        && until <= time.ask(store).await?.shown()
     {
         return Err(Error::invalid(
             "until",
@@ -127,7 +127,7 @@ pub(crate) async fn pause(
         payload,
         headers: BTreeMap::new(),
         due: When::At(Timestamp::MAX),
-        look_in: Duration::MAX,
+        overdue_after: Duration::MAX,
         max_attempts: None,
         replace: true,
         note,
@@ -170,7 +170,7 @@ pub(crate) async fn all(store: &dyn Store, time: &StoreTime) -> Result<(Vec<Paus
     if marks.is_empty() {
         return Ok(Default::default());
     }
-    let now = time.ask(store).await?.told();
+    let now = time.ask(store).await?.shown();
     let (mut found, mut over) = (Vec::with_capacity(marks.len()), Vec::new());
     for (row, mark) in marks {
         let Some(key) = &row.key else { continue };

@@ -83,7 +83,7 @@ pub enum Guarded {
 
 /// What a look at rows found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Looked {
+pub struct PollResult {
     /// Claimed: state running, attempt + 1, not started, of the version by which the claim is now known.
     pub claimed: Vec<Task>,
     /// Valid but not due: a hop is to be recorded and sent.
@@ -98,7 +98,7 @@ pub struct Looked {
     pub ahead: Vec<Pending>,
 }
 
-impl Looked {
+impl PollResult {
     /// Leaves out of the look ahead what was claimed right after it.
     pub(crate) fn forget_claimed(&mut self) {
         let claimed: BTreeSet<_> = self.claimed.iter().map(|task| task.id).collect();

@@ -16,8 +16,8 @@ pub(super) const LAST_TIME: Timestamp = Timestamp::from_millis(i64::MAX);
 #[derive(Default)]
 pub(super) struct Rows {
     rows: BTreeMap<TaskId, Task>,
-    /// The rows of one state and kind, lanes that are empty left out.
-    lanes: BTreeMap<(State, Kind), Lane>,
+    /// The rows of one state and kind, empty queues left out.
+    queues: BTreeMap<(State, Kind), Queue>,
     /// The live row of a key: at most one.
     live: BTreeMap<(Kind, Key), TaskId>,
     /// What was noted of rows, those of which nothing was left out.
@@ -28,7 +28,7 @@ pub(super) struct Rows {
 
 /// The rows of one state and kind, by their times.
 #[derive(Default)]
-struct Lane {
+struct Queue {
     /// Those that have a `wake_at`.
     by_wake: BTreeSet<(Timestamp, TaskId)>,
     by_due: BTreeSet<(Timestamp, TaskId)>,
@@ -61,9 +61,9 @@ impl Rows {
     /// The first time after `now` that a scheduled row is due, or the lease of a running one ends.
     pub(super) fn next_look(&self, now: Timestamp) -> Option<Timestamp> {
         let after = (Bound::Excluded((now, LAST_ID)), Bound::Unbounded);
-        let first = self.lanes.iter().filter_map(|((state, _), lane)| match state {
-            State::Scheduled => lane.by_due.range(after).next(),
-            State::Running => lane.by_wake.range(after).next(),
+        let first = self.queues.iter().filter_map(|((state, _), queue)| match state {
+            State::Scheduled => queue.by_due.range(after).next(),
+            State::Running => queue.by_wake.range(after).next(),
             State::Done | State::Dead | State::Cancelled => None,
         });
         first.map(|&(time, _)| time).min()
@@ -170,7 +170,7 @@ impl Rows {
 
     /// The kinds that have rows in this state.
     pub(super) fn kinds(&self, state: State) -> Vec<Kind> {
-        self.lanes
+        self.queues
             .keys()
             .filter(|(of, _)| *of == state)
             .map(|(_, kind)| kind.clone())
@@ -186,10 +186,10 @@ impl Rows {
         from: Bound<(Timestamp, TaskId)>,
         until: Timestamp,
     ) -> impl DoubleEndedIterator<Item = &Task> {
-        let lane = self.lanes.get(&(state, kind.clone()));
-        let times = lane.map(|lane| match by {
-            By::Due => &lane.by_due,
-            By::Wake => &lane.by_wake,
+        let queue = self.queues.get(&(state, kind.clone()));
+        let times = queue.map(|queue| match by {
+            By::Due => &queue.by_due,
+            By::Wake => &queue.by_wake,
         });
         let is_before = |(time, _): (Timestamp, TaskId)| time <= until;
         let is_span = match from {
@@ -202,11 +202,11 @@ impl Rows {
     }
 
     fn index(&mut self, row: &Task) {
-        let lane = self.lanes.entry((row.state, row.kind.clone())).or_default();
+        let queue = self.queues.entry((row.state, row.kind.clone())).or_default();
         if let Some(wake_at) = row.wake_at {
-            lane.by_wake.insert((wake_at, row.id));
+            queue.by_wake.insert((wake_at, row.id));
         }
-        lane.by_due.insert((row.due_at, row.id));
+        queue.by_due.insert((row.due_at, row.id));
         if let Some(key) = row.key.as_ref().filter(|_| row.state.is_live()) {
             self.live.insert((row.kind.clone(), key.clone()), row.id);
         }
@@ -214,13 +214,13 @@ impl Rows {
 
     fn unindex(&mut self, row: &Task) {
         let place = (row.state, row.kind.clone());
-        if let Some(lane) = self.lanes.get_mut(&place) {
+        if let Some(queue) = self.queues.get_mut(&place) {
             if let Some(wake_at) = row.wake_at {
-                lane.by_wake.remove(&(wake_at, row.id));
+                queue.by_wake.remove(&(wake_at, row.id));
             }
-            lane.by_due.remove(&(row.due_at, row.id));
-            if lane.by_due.is_empty() {
-                self.lanes.remove(&place);
+            queue.by_due.remove(&(row.due_at, row.id));
+            if queue.by_due.is_empty() {
+                self.queues.remove(&place);
             }
         }
         if let Some(key) = row.key.as_ref().filter(|_| row.state.is_live()) {

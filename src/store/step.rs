@@ -23,9 +23,9 @@ pub struct Step {
 }
 
 impl Step {
-    /// A hop; its wake-up will be overdue after `look_in`.
-    pub const fn hop(id: TaskId, version: u64, look_in: Duration) -> Self {
-        Self::of(id, version, Event::Hop { look_in })
+    /// A hop; its wake-up will be overdue after `overdue_after`.
+    pub const fn hop(id: TaskId, version: u64, overdue_after: Duration) -> Self {
+        Self::of(id, version, Event::Hop { overdue_after })
     }
 
     /// The end of a claim.
@@ -46,7 +46,7 @@ impl Step {
 
     /// The same, of which this is noted.
     #[must_use]
-    pub fn noting(self, note: Note) -> Self {
+    pub fn with_note(self, note: Note) -> Self {
         Self { note, ..self }
     }
 }
@@ -57,7 +57,7 @@ pub enum Event {
     /// A scheduled row takes a hop: hop + 1, and a new `wake_at`.
     Hop {
         /// When the next wake-up will be overdue: `wake_at` is this long after now by the store's clock.
-        look_in: Duration,
+        overdue_after: Duration,
     },
     /// The claim of a running row ends.
     End {
@@ -93,7 +93,7 @@ pub enum Ending {
         /// Due this long after now.
         after: Duration,
         /// When its wake-up will be overdue, from now.
-        look_in: Duration,
+        overdue_after: Duration,
         /// Why, for `last_error`.
         error: String,
     },
@@ -102,7 +102,7 @@ pub enum Ending {
         /// Due this long after now.
         after: Duration,
         /// When its wake-up will be overdue, from now.
-        look_in: Duration,
+        overdue_after: Duration,
         /// Why, for `last_error`; none leaves it as it is.
         reason: Option<String>,
     },
@@ -111,7 +111,7 @@ pub enum Ending {
         /// Due this long after now.
         after: Duration,
         /// When its wake-up will be overdue, from now.
-        look_in: Duration,
+        overdue_after: Duration,
     },
     /// Given back as it was, due as before, the attempt given back; `wake_at` is now.
     Release,
@@ -120,7 +120,7 @@ pub enum Ending {
         /// The new time.
         due: Timestamp,
         /// When its wake-up will be overdue, from now.
-        look_in: Duration,
+        overdue_after: Duration,
     },
     /// Not to run at all: cancelled, as by [`Verb::Cancel`](crate::store::Verb::Cancel).
     Cancelled,

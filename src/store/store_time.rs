@@ -24,19 +24,19 @@ pub(crate) const CLOCK_READ_WITHIN: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(crate) struct StoreTime {
     clock: Clock,
-    known: Mutex<Known>,
+    known: Mutex<Samples>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct Samples {
     last: Option<Last>,
-    shown: Option<Shown>,
+    shown: Option<QuickSample>,
 }
 
 /// A moment at which the store's clock had surely reached a time: when a quick answer had come. Of several, that by which
 /// it is furthest ahead, as its way back was the shortest.
 #[derive(Clone, Copy, Debug)]
-struct Shown {
+struct QuickSample {
     now: Timestamp,
     at: Instant,
 }
@@ -44,7 +44,7 @@ struct Shown {
 /// The last answer.
 #[derive(Clone, Copy, Debug)]
 struct Last {
-    reading: Reading,
+    reading: ClockSample,
     asked: Moment,
     answered: Moment,
 }
@@ -55,14 +55,14 @@ const TICK: Duration = Duration::from_millis(1);
 /// For how long an answer is believed where a caller's time is reckoned from it; of two clocks one may be faster.
 const BELIEVED_FOR: Duration = Duration::from_secs(10);
 
-/// By how much the store's clock and this process's may part between two answers before people are told.
+/// By how much the store's clock and this process's may part between two answers before the log warns.
 const STEP: Duration = Duration::from_secs(5);
 
 /// A time by the store's clock, and what is known of the moment at which it was read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reading {
+pub(crate) struct ClockSample {
     /// What the clock showed at some moment of the call.
-    told: Timestamp,
+    shown: Timestamp,
     /// That moment, as far as is believed.
     at: Instant,
     /// It was no later than this.
@@ -84,25 +84,25 @@ impl StoreTime {
     pub(crate) async fn of<T>(
         &self,
         call: impl Future<Output = Result<Stamped<T>, Error>>,
-    ) -> Result<Heard<T>, Error> {
+    ) -> Result<Timed<T>, Error> {
         let asked = self.clock.moment();
         Ok(self.heard(&asked, call.await?))
     }
 
     /// The store, called at `asked`, has just answered.
-    pub(crate) fn heard<T>(&self, asked: &Moment, stamped: Stamped<T>) -> Heard<T> {
+    pub(crate) fn heard<T>(&self, asked: &Moment, stamped: Stamped<T>) -> Timed<T> {
         let Stamped { now, found } = stamped;
-        let Reading { at, .. } = self.read(asked, now);
-        Heard { now, at, found }
+        let ClockSample { at, .. } = self.read(asked, now);
+        Timed { now, at, found }
     }
 
-    fn read(&self, asked: &Moment, now: Timestamp) -> Reading {
+    fn read(&self, asked: &Moment, now: Timestamp) -> ClockSample {
         let answered = self.clock.moment();
         let slept = asked.slept_until(&answered);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let reading = Reading {
-            told: now,
-            at: Shown::place(&mut known.shown, asked.instant(), answered.instant(), now),
+        let reading = ClockSample {
+            shown: now,
+            at: QuickSample::place(&mut known.shown, asked.instant(), answered.instant(), now),
             answered: answered.instant(),
             slept,
         };
@@ -138,17 +138,17 @@ impl StoreTime {
 
     /// The last reading, as if the store had read its clock later by what this machine has slept since: the monotonic
     /// clock does not count that.
-    fn last(&self) -> Option<Reading> {
+    fn last(&self) -> Option<ClockSample> {
         let last = self.known.lock().unwrap_or_else(PoisonError::into_inner).last?;
         let slept = last.answered.slept_until(&self.clock.moment());
-        Some(Reading {
-            told: last.reading.told.after(slept),
+        Some(ClockSample {
+            shown: last.reading.shown.after(slept),
             ..last.reading
         })
     }
 
     /// The last reading; asks the store if it never answered yet, or not for long: its clock may have been stepped since.
-    async fn last_or_ask(&self, store: &dyn Store) -> Result<Reading, Error> {
+    async fn last_or_ask(&self, store: &dyn Store) -> Result<ClockSample, Error> {
         let now = self.clock.instant();
         if let Some(last) = self.last()
             && now.saturating_duration_since(last.answered) < BELIEVED_FOR
@@ -159,7 +159,7 @@ impl StoreTime {
     }
 
     /// Asks the store.
-    pub(crate) async fn ask(&self, store: &dyn Store) -> Result<Reading, Error> {
+    pub(crate) async fn ask(&self, store: &dyn Store) -> Result<ClockSample, Error> {
         let asked = self.clock.moment();
         Ok(self.read(&asked, store.now().await?))
     }
@@ -177,10 +177,10 @@ impl StoreTime {
     }
 
     /// As if the store had answered just now; none if it never did yet.
-    pub(crate) fn carried_on(&self) -> Option<Heard<()>> {
+    pub(crate) fn carried_on(&self) -> Option<Timed<()>> {
         let at = self.clock.instant();
         let now = self.last()?.now(at);
-        Some(Heard { now, at, found: () })
+        Some(Timed { now, at, found: () })
     }
 
     /// How long until `due`, by the store's clock as far as it is known; asks the store if it never answered yet.
@@ -202,7 +202,7 @@ impl StoreTime {
     }
 }
 
-impl Shown {
+impl QuickSample {
     /// When between call and answer the store's clock showed `now`, as far as is believed.
     fn place(shown: &mut Option<Self>, asked: Instant, answered: Instant, now: Timestamp) -> Instant {
         let at = answered.min(asked + CLOCK_READ_WITHIN);
@@ -230,11 +230,11 @@ impl Shown {
     }
 }
 
-impl Reading {
+impl ClockSample {
     /// What the store said in an answer that has just come.
-    pub(crate) fn just_heard<T>(heard: &Heard<T>, answered: Instant) -> Self {
+    pub(crate) fn just_taken<T>(heard: &Timed<T>, answered: Instant) -> Self {
         Self {
-            told: heard.now,
+            shown: heard.now,
             at: heard.at,
             answered,
             slept: Duration::ZERO,
@@ -248,23 +248,23 @@ impl Reading {
 
     /// It is this or later.
     pub(crate) fn earliest(&self, instant: Instant) -> Timestamp {
-        self.told.after(instant.saturating_duration_since(self.answered))
+        self.shown.after(instant.saturating_duration_since(self.answered))
     }
 
     /// What the clock showed at some moment of the call.
-    pub(crate) fn told(&self) -> Timestamp {
-        self.told
+    pub(crate) fn shown(&self) -> Timestamp {
+        self.shown
     }
 
     /// What the clock showed when the call ended, if the machine slept only after it was read.
     fn latest(&self) -> Timestamp {
-        self.told.after(self.slept)
+        self.shown.after(self.slept)
     }
 }
 
 /// What the store found, and when it read its clock, by both clocks.
 #[derive(Debug)]
-pub(crate) struct Heard<T> {
+pub(crate) struct Timed<T> {
     /// By the store's clock.
     pub(crate) now: Timestamp,
     /// By the monotonic clock.
@@ -272,7 +272,7 @@ pub(crate) struct Heard<T> {
     pub(crate) found: T,
 }
 
-impl<T> Heard<T> {
+impl<T> Timed<T> {
     /// How long until `due`, when the store read its clock.
     pub(crate) fn until(&self, due: Timestamp) -> Duration {
         duration(due.millis_since(self.now))
@@ -317,7 +317,7 @@ mod tests {
             .ask(&store)
             .await
             .unwrap()
-            .told()
+            .shown()
             .after(Duration::from_secs(60));
         let slept = Duration::from_secs(50);
         clock.suspend(slept);
@@ -351,7 +351,7 @@ mod tests {
             time.heard(&asked, Stamped { now, found: () });
             logged.count("the clock of the store was stepped") - before
         };
-        for (more, told) in [
+        for (more, shown) in [
             (0, 0),
             (4_900, 0),
             (-4_900, 0),
@@ -362,7 +362,7 @@ mod tests {
         ] {
             assert_eq!(
                 warnings(more, Duration::ZERO, Duration::ZERO).await,
-                told,
+                shown,
                 "{more}"
             );
         }

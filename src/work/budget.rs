@@ -10,7 +10,7 @@ pub(crate) struct Budget(Arc<[Arc<AtomicI64>]>);
 
 /// Bytes that are taken, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct ReservedBytes {
     budget: Budget,
     bytes: i64,
 }
@@ -31,19 +31,19 @@ impl Budget {
     }
 
     /// Takes these bytes, also if fewer are left: they are there already.
-    pub(crate) fn take(&self, bytes: usize) -> Taken {
+    pub(crate) fn take(&self, bytes: usize) -> ReservedBytes {
         let bytes = signed(bytes);
         for free in &*self.0 {
             free.fetch_sub(bytes, Ordering::Relaxed);
         }
-        Taken {
+        ReservedBytes {
             budget: self.clone(),
             bytes,
         }
     }
 
     /// Takes what is left, and no more than `most`.
-    pub(crate) fn take_up_to(&self, most: usize) -> Taken {
+    pub(crate) fn take_up_to(&self, most: usize) -> ReservedBytes {
         let mut bytes = signed(most);
         for (at, free) in self.0.iter().enumerate() {
             let mut taken = 0;
@@ -56,20 +56,20 @@ impl Budget {
             }
             bytes = taken;
         }
-        Taken {
+        ReservedBytes {
             budget: self.clone(),
             bytes,
         }
     }
 }
 
-impl Taken {
+impl ReservedBytes {
     pub(crate) fn bytes(&self) -> usize {
         usize::try_from(self.bytes).unwrap_or(0)
     }
 }
 
-impl Drop for Taken {
+impl Drop for ReservedBytes {
     fn drop(&mut self) {
         for free in &*self.budget.0 {
             free.fetch_add(self.bytes, Ordering::Relaxed);

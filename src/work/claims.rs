@@ -228,7 +228,7 @@ impl Claims {
     /// After an error an end may be repeated. Then false may mean as well that the earlier call had its effect:
     /// [`Scheduler::find`](crate::Scheduler::find) tells.
     pub async fn done(&self, claim: ClaimId) -> Result<bool, Error> {
-        told("done", ending::done(self, claim).await)
+        count_verb("done", ending::done(self, claim).await)
     }
 
     /// The attempt failed for this reason: try again `after` this long, or else after the policy's pause. If that was
@@ -268,11 +268,11 @@ impl Claims {
             version: claim.version(),
             started: true,
         };
-        told("extend", ending::extend(self, renewal, lease).await)
+        count_verb("extend", ending::extend(self, renewal, lease).await)
     }
 
     async fn end(&self, verb: &'static str, claim: ClaimId, verdict: Verdict) -> Result<bool, Error> {
-        told(verb, ending::end(self, claim, verdict).await)
+        count_verb(verb, ending::end(self, claim, verdict).await)
     }
 
     fn policy_of(&self, kind: &Kind) -> Policy {
@@ -293,7 +293,7 @@ fn told_taken(offered: Result<Offered, Error>) -> Result<Vec<Claimed>, Error> {
 }
 
 /// Tells whether a claim held that was to be ended or extended.
-fn told(verb: &'static str, held: Result<bool, Error>) -> Result<bool, Error> {
+fn count_verb(verb: &'static str, held: Result<bool, Error>) -> Result<bool, Error> {
     let answer = match held {
         Ok(true) => "done",
         Ok(false) => metrics::LOST,

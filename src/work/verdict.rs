@@ -64,10 +64,10 @@ pub(crate) fn refusal(task: &Task, policy: &Policy, now: Timestamp) -> Option<Ve
 impl Verdict {
     /// How the claim ends.
     pub(crate) fn ending(self, task: &Task, policy: &Policy, now: Timestamp, kernel: &Kernel) -> Ending {
-        let look_in = |after| kernel.router.look_in(Some(&task.kind), after);
+        let overdue_after = |after| kernel.router.overdue_after(Some(&task.kind), after);
         let snooze = |after, reason: Option<String>| Ending::Snooze {
             after,
-            look_in: look_in(after),
+            overdue_after: overdue_after(after),
             reason: reason.map(shortened),
         };
         let (reason, said) = match self {
@@ -90,7 +90,7 @@ impl Verdict {
             Self::Answered(Ok(Outcome::Again(after))) => {
                 return Ending::Again {
                     after,
-                    look_in: look_in(after),
+                    overdue_after: overdue_after(after),
                 };
             }
             Self::Failed { reason, after } => (reason, after),
@@ -135,7 +135,7 @@ impl Verdict {
         }
         Ending::Retry {
             after,
-            look_in: look_in(after),
+            overdue_after: overdue_after(after),
             error,
         }
     }

@@ -7,11 +7,11 @@ mod engine;
 mod following;
 mod handlers;
 mod held;
-mod lane;
-mod lane_state;
+mod kind_queue;
 mod lease;
 mod options;
 mod pausing;
+mod queue_state;
 mod ready;
 mod recheck;
 mod renewing;
@@ -286,14 +286,14 @@ impl Worker {
             let recheck = recheck::recheck(engine.clone(), Arc::clone(check_queue));
             clock.spawn_in(&mut intake, recheck);
         }
-        let mut lanes = JoinSet::new();
-        for lane in engine.lanes.values() {
+        let mut queues = JoinSet::new();
+        for queue in engine.queues.values() {
             let senders = Senders {
                 settle: settle.clone(),
                 note: note.clone(),
             };
-            let run = handlers::run(engine.clone(), Arc::clone(lane), senders);
-            clock.spawn_in(&mut lanes, run);
+            let run = handlers::run(engine.clone(), Arc::clone(queue), senders);
+            clock.spawn_in(&mut queues, run);
         }
         let mut keeping = JoinSet::new();
         clock.spawn_in(&mut keeping, renewing::keep(engine.clone()));
@@ -305,7 +305,7 @@ impl Worker {
             biased;
             () = until(&mut asked, Asked::ToDrain) => {}
             Some(ended) = intake.join_next() => return Err(defect(ended)),
-            Some(ended) = lanes.join_next(), if !lanes.is_empty() => return Err(defect(ended)),
+            Some(ended) = queues.join_next(), if !queues.is_empty() => return Err(defect(ended)),
             Some(ended) = keeping.join_next() => return Err(defect(ended)),
             Some(ended) = settling.join_next() => return Err(defect(ended)),
         }
@@ -314,7 +314,7 @@ impl Worker {
         let graceful = async {
             all_ended(&mut intake).await?;
             engine.release_queued(&settle);
-            all_ended(&mut lanes).await
+            all_ended(&mut queues).await
         };
         let patience = async {
             until(&mut asked, Asked::ToStop).await;
@@ -329,8 +329,8 @@ impl Worker {
         engine.release_queued(&settle);
         engine.stop.enter(Stage::Stopping);
         // A handler gives its claim back when it has come to its next await. If it never does, the lease ends.
-        let stopped = clock.timeout(LAST_WAIT, all_ended(&mut lanes)).await;
-        lanes.shutdown().await;
+        let stopped = clock.timeout(LAST_WAIT, all_ended(&mut queues)).await;
+        queues.shutdown().await;
         drop(settle);
         // With the store away this could take for ever; then the leases end by themselves.
         let settled = clock

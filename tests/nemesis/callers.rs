@@ -15,7 +15,7 @@ use crate::ledger::{Ledger, What};
 use crate::verbs::{self, Ask, Said};
 
 /// How long a caller waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIME_LIMIT: Duration = Duration::from_secs(5);
 
 pub(crate) struct Callers {
     stop: oneshot::Sender<()>,
@@ -138,7 +138,7 @@ impl Caller {
 }
 
 async fn in_time(answer: impl Future<Output = Result<Said, String>>) -> Said {
-    match timeout(PATIENCE, answer).await {
+    match timeout(TIME_LIMIT, answer).await {
         Ok(said) => said.unwrap_or_else(Said::Unknown),
         Err(_) => Said::Unknown("no answer in time".to_owned()),
     }

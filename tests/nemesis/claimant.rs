@@ -20,7 +20,7 @@ const LINES: usize = 3;
 /// How many tasks are taken at once.
 const AT_ONCE: usize = 4;
 /// How long a claimant waits for a task: less than a lease, within which a task must have been started.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIME_LIMIT: Duration = Duration::from_secs(1);
 /// How often a claimant tries to end a claim while it has no answer.
 const TRIES: usize = 3;
 
@@ -83,7 +83,7 @@ impl Claimant {
             return self.claims.take(&kinds, AT_ONCE, LEASE, "claimant").await;
         }
         self.claims
-            .wait(&kinds, AT_ONCE, LEASE, "claimant", PATIENCE)
+            .wait(&kinds, AT_ONCE, LEASE, "claimant", TIME_LIMIT)
             .await
     }
 

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use delayline::backend::{Arrival, Backend, Delays, Departure, SendError, Wake};
 use delayline::clock::Clock;
 use delayline::store::{
-    Change, Claim, Guarded, Keep, Looked, NewRow, Note, Noted, Page, Renewal, Stamped, Step, Store, Sweep,
-    Target, Transaction,
+    Change, Claim, Guarded, Keep, NewRow, Note, Noted, Page, PollResult, Renewal, Stamped, Step, Store,
+    Sweep, Target, Transaction,
 };
 use delayline::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp};
 use tokio::sync::Notify;
@@ -232,29 +232,29 @@ impl Store for GatedStore {
         self.0.call(async { self.0.ground.history(id) }).await
     }
 
-    async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
-        let looked = self
+    async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<PollResult>, Error> {
+        let polled = self
             .0
             .stamped(self.1, async { self.0.ground.arrive(wakes, claim) })
             .await;
         let named = || Vec::from_iter(wakes.iter().map(|wake| (short(wake.id), wake.version)));
         let answer = || {
-            looked
+            polled
                 .as_ref()
-                .map(|looked| (looked.found.claimed.len(), &looked.found.waiting))
+                .map(|polled| (polled.found.claimed.len(), &polled.found.waiting))
         };
         self.0
             .ground
             .ledger
             .note(|| format!("arrived at {}: {:?}: {:?}", self.0.life, named(), answer()));
-        looked
+        polled
     }
 
     async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
         self.0.stamped(self.1, async { self.0.ground.ready(claim) }).await
     }
 
-    async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
+    async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<PollResult>, Error> {
         self.0
             .stamped(self.1, async { self.0.ground.sweep(claim, sweep) })
             .await
@@ -325,7 +325,7 @@ pub(crate) struct GatedTransaction {
 }
 
 /// For how long a service waits for one statement of its own.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIME_LIMIT: Duration = Duration::from_secs(5);
 
 impl GatedTransaction {
     /// `hearer` hears what its statements say of the time.
@@ -345,7 +345,7 @@ impl GatedTransaction {
 }
 
 async fn patient<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    tokio::time::timeout(PATIENCE, call)
+    tokio::time::timeout(TIME_LIMIT, call)
         .await
         .unwrap_or_else(|_| Err(failed()))
 }

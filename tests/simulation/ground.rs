@@ -11,8 +11,8 @@ use std::time::Duration;
 use delayline::backend::Wake;
 use delayline::clock::Clock;
 use delayline::store::{
-    Change, Claim, Expect, Guarded, Looked, MemoryStore, NewRow, Noted, Page, Paused, Renewal, Stamped, Step,
-    Store, Sweep, Target, Verb,
+    Change, Claim, Expect, Guarded, MemoryStore, NewRow, Noted, Page, Paused, PollResult, Renewal, Stamped,
+    Step, Store, Sweep, Target, Verb,
 };
 use delayline::{Answer, Error, Key, Kind, Scheduled, State, Task, TaskId, Timestamp};
 use futures_util::FutureExt;
@@ -106,7 +106,7 @@ impl Ground {
             payload: Vec::new(),
             headers: BTreeMap::new(),
             due: Duration::ZERO.into(),
-            look_in: Duration::ZERO,
+            overdue_after: Duration::ZERO,
             max_attempts: None,
             replace: false,
             note: Default::default(),
@@ -284,18 +284,18 @@ impl Ground {
         let _ = tokio::time::timeout(LOCK_WAIT, self.freed.notified()).await;
     }
 
-    pub(crate) fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Stamped<Looked> {
+    pub(crate) fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Stamped<PollResult> {
         let mut state = self.state();
         let free: Vec<_> = wakes
             .iter()
             .filter(|wake| !state.is_locked(wake.id))
             .cloned()
             .collect();
-        let looked = now(self.memory.arrive(&free, claim));
-        self.heard(&mut state, looked.now);
-        let right = state.model.arrive(&free, claim, looked.now, &looked.found);
-        self.told(&mut state, "arrive", wrong(right, &looked));
-        looked
+        let polled = now(self.memory.arrive(&free, claim));
+        self.heard(&mut state, polled.now);
+        let right = state.model.arrive(&free, claim, polled.now, &polled.found);
+        self.told(&mut state, "arrive", wrong(right, &polled));
+        polled
     }
 
     pub(crate) fn history(&self, id: TaskId) -> Noted {
@@ -318,27 +318,27 @@ impl Ground {
         let mut due: Vec<_> = state.model.rows.values().filter(is_due).collect();
         due.sort_by_key(|row| (row.due_at, row.id));
         let wakes: Vec<_> = due.into_iter().map(wake).collect();
-        let looked = now(self.memory.arrive(&wakes, claim));
-        self.heard(&mut state, looked.now);
-        let right = state.model.arrive(&wakes, claim, looked.now, &looked.found);
-        self.told(&mut state, "ready", wrong(right, &looked));
+        let polled = now(self.memory.arrive(&wakes, claim));
+        self.heard(&mut state, polled.now);
+        let right = state.model.arrive(&wakes, claim, polled.now, &polled.found);
+        self.told(&mut state, "ready", wrong(right, &polled));
         Stamped {
-            now: looked.now,
-            found: looked.found.claimed,
+            now: polled.now,
+            found: polled.found.claimed,
         }
     }
 
-    pub(crate) fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Stamped<Looked> {
+    pub(crate) fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Stamped<PollResult> {
         let mut state = self.state();
         let at = self.clock.now();
         let has_passed = |row: &Task| row.wake_at.is_some_and(|wake_at| wake_at <= at);
         let locked = |id: &TaskId| state.model.rows.get(id).is_some_and(has_passed);
         if !state.rows.keys().any(locked) {
-            let looked = now(self.memory.sweep(claim, sweep));
-            self.heard(&mut state, looked.now);
-            let right = state.model.sweep(claim, sweep, looked.now, &looked.found);
-            self.told(&mut state, "sweep", wrong(right, &looked));
-            return looked;
+            let polled = now(self.memory.sweep(claim, sweep));
+            self.heard(&mut state, polled.now);
+            let right = state.model.sweep(claim, sweep, polled.now, &polled.found);
+            self.told(&mut state, "sweep", wrong(right, &polled));
+            return polled;
         }
         // Those that are not locked, by name. A change that expects what no row is like ends a lease, and no more.
         let overdue = |state: &Locked, of: State| -> Vec<Task> {
@@ -363,16 +363,16 @@ impl Ground {
             self.told(&mut state, "sweep", right);
         }
         let wakes: Vec<_> = overdue(&state, State::Scheduled).iter().map(wake).collect();
-        let mut looked = now(self.memory.arrive(&wakes, claim));
-        self.heard(&mut state, looked.now);
-        let right = state.model.arrive(&wakes, claim, looked.now, &looked.found);
-        self.told(&mut state, "sweep", wrong(right, &looked));
-        looked.found.expired = ended.len();
+        let mut polled = now(self.memory.arrive(&wakes, claim));
+        self.heard(&mut state, polled.now);
+        let right = state.model.arrive(&wakes, claim, polled.now, &polled.found);
+        self.told(&mut state, "sweep", wrong(right, &polled));
+        polled.found.expired = ended.len();
         // Takes nothing, and looks ahead.
         let ahead = now(self.memory.sweep(claim, &Sweep { limit: 0, ..*sweep }));
         self.heard(&mut state, ahead.now);
-        looked.found.ahead = ahead.found.ahead;
-        looked
+        polled.found.ahead = ahead.found.ahead;
+        polled
     }
 
     /// Keeps the time that a worker's look gave.

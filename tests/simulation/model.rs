@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use delayline::backend::Wake;
 use delayline::store::{
-    Ahead, Change, Claim, Ending, Event, Expect, Guarded, Looked, NewRow, Pending, Renewal, Step, Sweep,
+    Ahead, Change, Claim, Ending, Event, Expect, Guarded, NewRow, Pending, PollResult, Renewal, Step, Sweep,
     Target, Verb, When,
 };
 use delayline::{Answer, Key, Kind, Scheduled, State, Task, TaskId, Timestamp};
@@ -137,7 +137,7 @@ impl Model {
                 row.payload.clone_from(&new.payload);
                 row.headers.clone_from(&new.headers);
                 row.max_attempts = new.max_attempts;
-                anew(row, due(new.due, now), new.look_in, now);
+                anew(row, due(new.due, now), new.overdue_after, now);
             }));
         }
         let mut row = self.template.clone();
@@ -150,7 +150,7 @@ impl Model {
         row.max_attempts = new.max_attempts;
         row.owner = None;
         (row.created_at, row.updated_at) = (now, now);
-        anew(&mut row, due(new.due, now), new.look_in, now);
+        anew(&mut row, due(new.due, now), new.overdue_after, now);
         self.rows.insert(row.id, row.clone());
         self.journal.push(Entry {
             before: None,
@@ -189,19 +189,24 @@ impl Model {
         let history = self.history;
         let cause = Cause::Changed(change.verb.clone());
         Answer::Done(self.enter(id, cause, now, |row| match change.verb {
-            Verb::Reschedule { due: when, look_in } => anew(row, due(when, now), look_in, now),
+            Verb::Reschedule {
+                due: when,
+                overdue_after,
+            } => anew(row, due(when, now), overdue_after, now),
             Verb::Edit {
                 ref payload,
                 due: to,
-                look_in,
+                overdue_after,
             } => {
                 row.payload.clone_from(payload);
                 match to {
-                    Some(when) => anew(row, due(when, now), look_in, now),
-                    None => row.wake_at = Some(now.after(look_in)),
+                    Some(when) => anew(row, due(when, now), overdue_after, now),
+                    None => row.wake_at = Some(now.after(overdue_after)),
                 }
             }
-            Verb::RunNow { look_in } | Verb::Redrive { look_in } => anew(row, now, look_in, now),
+            Verb::RunNow { overdue_after } | Verb::Redrive { overdue_after } => {
+                anew(row, now, overdue_after, now)
+            }
             Verb::Cancel | Verb::Dismiss => {
                 finish(row, State::Cancelled, Some(now.after(history)), now);
             }
@@ -213,8 +218,8 @@ impl Model {
             id, version, event, ..
         } = step;
         match event {
-            Event::Hop { look_in } if self.is(*id, State::Scheduled, *version) => {
-                self.hop(*id, *look_in, now)
+            Event::Hop { overdue_after } if self.is(*id, State::Scheduled, *version) => {
+                self.hop(*id, *overdue_after, now)
             }
             Event::End { ending } if self.is(*id, State::Running, *version) => {
                 self.end(*id, ending, now);
@@ -224,11 +229,11 @@ impl Model {
         Guarded::Done
     }
 
-    fn hop(&mut self, id: TaskId, look_in: Duration, now: Timestamp) {
+    fn hop(&mut self, id: TaskId, overdue_after: Duration, now: Timestamp) {
         let updated_at = self.rows[&id].updated_at;
         self.enter(id, Cause::Hopped, updated_at, |row| {
             row.hop += 1;
-            row.wake_at = Some(now.after(look_in));
+            row.wake_at = Some(now.after(overdue_after));
         });
     }
 
@@ -247,23 +252,23 @@ impl Model {
             }
             Ending::Retry {
                 after,
-                look_in,
+                overdue_after,
                 error,
             } => {
-                later(row, *after, *look_in, now);
+                later(row, *after, *overdue_after, now);
                 row.last_error = Some(error.clone());
             }
             Ending::Snooze {
                 after,
-                look_in,
+                overdue_after,
                 reason,
             } => {
-                later(row, *after, *look_in, now);
+                later(row, *after, *overdue_after, now);
                 row.attempt -= 1;
                 row.last_error = reason.clone().or(row.last_error.take());
             }
-            Ending::Again { after, look_in } => anew(row, now.after(*after), *look_in, now),
-            Ending::Moved { due, look_in } => anew(row, *due, *look_in, now),
+            Ending::Again { after, overdue_after } => anew(row, now.after(*after), *overdue_after, now),
+            Ending::Moved { due, overdue_after } => anew(row, *due, *overdue_after, now),
             Ending::Release => {
                 row.state = State::Scheduled;
                 row.wake_at = Some(now);
@@ -291,7 +296,7 @@ impl Model {
         wakes: &[Wake],
         claim: &Claim,
         now: Timestamp,
-        found: &Looked,
+        found: &PollResult,
     ) -> Result<(), String> {
         let valid = |wake: &&Wake| self.is(wake.id, State::Scheduled, wake.version);
         let looked_at: Vec<_> = wakes.iter().filter(valid).map(|wake| wake.id).collect();
@@ -318,10 +323,10 @@ impl Model {
             }
         }
         let ids: Vec<_> = due.into_iter().map(|row| row.id).collect();
-        let found = Looked {
+        let found = PollResult {
             claimed: found.to_vec(),
             waiting: self.waiting(&ids, found),
-            ..Looked::default()
+            ..PollResult::default()
         };
         self.look(&ids, claim, None, now, &found)
     }
@@ -332,7 +337,7 @@ impl Model {
         claim: &Claim,
         sweep: &Sweep,
         now: Timestamp,
-        found: &Looked,
+        found: &PollResult,
     ) -> Result<(), String> {
         let passed = |row: &&Task| row.wake_at.is_some_and(|wake_at| wake_at <= now) && row.state.is_live();
         let overdue: Vec<_> = self.rows.values().filter(passed).map(|row| row.id).collect();
@@ -376,7 +381,7 @@ impl Model {
         claim: &Claim,
         retake: Option<Duration>,
         now: Timestamp,
-        found: &Looked,
+        found: &PollResult,
     ) -> Result<(), String> {
         let (due, early): (Vec<_>, Vec<_>) = ids.iter().partition(|id| self.rows[id].due_at <= now);
         let mut bytes = 0;
@@ -462,19 +467,19 @@ fn due(when: When, now: Timestamp) -> Timestamp {
 }
 
 /// As if it had just been scheduled.
-fn anew(row: &mut Task, due_at: Timestamp, look_in: Duration, now: Timestamp) {
+fn anew(row: &mut Task, due_at: Timestamp, overdue_after: Duration, now: Timestamp) {
     row.state = State::Scheduled;
     row.due_at = due_at;
     row.planned_at = due_at.max(now);
-    row.wake_at = Some(now.after(look_in));
+    row.wake_at = Some(now.after(overdue_after));
     (row.attempt, row.hop, row.stalls, row.started) = (0, 0, 0, false);
     (row.last_error, row.finished_at) = (None, None);
 }
 
-fn later(row: &mut Task, after: Duration, look_in: Duration, now: Timestamp) {
+fn later(row: &mut Task, after: Duration, overdue_after: Duration, now: Timestamp) {
     row.state = State::Scheduled;
     row.due_at = now.after(after);
-    row.wake_at = Some(now.after(look_in));
+    row.wake_at = Some(now.after(overdue_after));
     (row.stalls, row.started) = (0, false);
 }
 

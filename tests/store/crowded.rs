@@ -21,7 +21,7 @@ fn row(number: usize) -> NewRow {
         payload: vec![7; 100],
         headers: BTreeMap::new(),
         due: When::After(Duration::ZERO),
-        look_in: Duration::ZERO,
+        overdue_after: Duration::ZERO,
         max_attempts: None,
         replace: false,
         note: Default::default(),

@@ -59,7 +59,7 @@ impl Tables {
             payload: b"\\'\" \0".to_vec(),
             headers: [("name".to_owned(), "a \\ b".to_owned())].into(),
             due: When::After(Duration::from_secs(60)),
-            look_in: Duration::from_secs(60),
+            overdue_after: Duration::from_secs(60),
             max_attempts: None,
             replace: false,
             note: Default::default(),

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use delayline::backend::Wake;
 use delayline::clock::Clock;
 use delayline::store::{
-    Change, Claim, Event, Guarded, Keep, Looked, NewRow, Noted, Page, Renewal, Stamped, Step, Store, Sweep,
-    Target,
+    Change, Claim, Event, Guarded, Keep, NewRow, Noted, Page, PollResult, Renewal, Stamped, Step, Store,
+    Sweep, Target,
 };
 use delayline::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp};
 use tokio::sync::Notify;
@@ -290,10 +290,10 @@ impl Store for Meddled {
         self.store.history(id).await
     }
 
-    async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
+    async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<PollResult>, Error> {
         let claim = self.greedy(claim);
         let looking = self.store.arrive(wakes, &claim);
-        self.through(Op::Arrive, looking, |looked| looked.found.claimed.len())
+        self.through(Op::Arrive, looking, |polled| polled.found.claimed.len())
             .await
     }
 
@@ -303,9 +303,9 @@ impl Store for Meddled {
             .await
     }
 
-    async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
+    async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<PollResult>, Error> {
         let looking = self.store.sweep(claim, sweep);
-        self.through(Op::Sweep, looking, |looked| looked.found.claimed.len())
+        self.through(Op::Sweep, looking, |polled| polled.found.claimed.len())
             .await
     }
 

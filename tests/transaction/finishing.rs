@@ -162,7 +162,7 @@ pub(crate) async fn a_worker_that_has_lost_the_claim_cannot_finish<S: Service>(s
                     context.task().version,
                     Ending::Retry {
                         after: Duration::from_millis(1_500),
-                        look_in: Duration::from_millis(1_500),
+                        overdue_after: Duration::from_millis(1_500),
                         error: "taken away".to_owned(),
                     },
                 );

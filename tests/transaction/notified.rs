@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use delayline::backend::Wake;
 use delayline::store::{
-    Change, Claim, Guarded, Keep, Looked, NewRow, Noted, Page, PostgresStore, Renewal, Stamped, Step, Store,
-    Sweep, Target,
+    Change, Claim, Guarded, Keep, NewRow, Noted, Page, PollResult, PostgresStore, Renewal, Stamped, Step,
+    Store, Sweep, Target,
 };
 use delayline::{Answer, Error, Kind, NewTask, Scheduled, Scheduler, State, Task, TaskId, Timestamp};
 use sqlx::PgPool;
@@ -41,12 +41,12 @@ impl Store for OnlyTold {
         self.is_told.store(true, Ordering::Relaxed);
     }
 
-    async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
+    async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<PollResult>, Error> {
         if self.is_told.swap(false, Ordering::Relaxed) {
             return self.store.sweep(claim, sweep).await;
         }
         let now = self.store.now().await?;
-        let found = Looked::default();
+        let found = PollResult::default();
         Ok(Stamped { now, found })
     }
 
@@ -74,7 +74,7 @@ impl Store for OnlyTold {
         self.store.change(changes).await
     }
 
-    async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
+    async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<PollResult>, Error> {
         self.store.arrive(wakes, claim).await
     }
 

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::server::{Answered, Server};
-use super::{Came, PAGE, path_of};
+use super::{ChangeOutcome, PAGE, path_of};
 use crate::Failure;
 use crate::operations::{Filter, Forecast, Refusal, TaskView, state_name};
 
@@ -44,12 +44,12 @@ impl Server {
         target: &Target,
         verb: &str,
         body: &impl Serialize,
-    ) -> Result<Came, Failure> {
+    ) -> Result<ChangeOutcome, Failure> {
         let mut path = path_of(target);
         path.push(verb.to_owned());
-        match self.post::<Came>(self.path(&path)?, body).await? {
-            Answered::Found(came) => Ok(came.without_payload()),
-            Answered::Refused(came) => Ok(came.without_payload()),
+        match self.post::<ChangeOutcome>(self.path(&path)?, body).await? {
+            Answered::Found(outcome) => Ok(outcome.without_payload()),
+            Answered::Refused(outcome) => Ok(outcome.without_payload()),
             Answered::Absent => Err(Refusal::NoTask.into()),
         }
     }
@@ -60,7 +60,7 @@ impl Server {
         target: &Target,
         payload: Option<Box<RawValue>>,
         body: Map<String, Value>,
-    ) -> Result<Came, Failure> {
+    ) -> Result<ChangeOutcome, Failure> {
         #[derive(Serialize)]
         struct Edited {
             #[serde(skip_serializing_if = "Option::is_none")]

@@ -24,8 +24,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(300);
 /// What a server says of a change: what came of it, or that it goes on.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Came {
-    GoesOn(Job),
+enum BulkReply {
+    Continues(Job),
     Done {
         matched: usize,
         more: bool,
@@ -57,8 +57,8 @@ impl Client {
                 body.insert("dry_run".to_owned(), true.into());
                 body.insert("limit".to_owned(), limit.clamp(1, COUNTED).into());
                 match server.bulk(filter, action, body).await? {
-                    Came::Done { matched, more, .. } => Ok((matched, more)),
-                    Came::GoesOn(_) => Err(Failure::Found(
+                    BulkReply::Done { matched, more, .. } => Ok((matched, more)),
+                    BulkReply::Continues(_) => Err(Failure::Found(
                         "the server changes what it was to count".to_owned(),
                     )),
                 }
@@ -89,8 +89,8 @@ impl Client {
             Self::Server(server) => {
                 let body = because(body_of(action), reason.as_ref());
                 match server.bulk(&filter, action, body).await? {
-                    Came::Done { matched, answers, .. } => Ok((matched, answers.unwrap_or_default())),
-                    Came::GoesOn(job) => server.follow(job, &progress).await,
+                    BulkReply::Done { matched, answers, .. } => Ok((matched, answers.unwrap_or_default())),
+                    BulkReply::Continues(job) => server.follow(job, &progress).await,
                 }
             }
         };
@@ -105,7 +105,7 @@ impl Server {
         filter: &Filter,
         action: Action,
         mut body: Map<String, Value>,
-    ) -> Result<Came, Failure> {
+    ) -> Result<BulkReply, Failure> {
         let time = |time: Option<delayline::Timestamp>| time.map(|time| time.to_string());
         let filter = json!({
             "kind": filter.kinds.first().map(ToString::to_string),

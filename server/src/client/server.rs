@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::Came;
+use super::ChangeOutcome;
 use crate::Failure;
 use crate::cause::cause;
 use crate::operations::TaskView;
@@ -43,7 +43,7 @@ pub(super) enum Answered<T> {
     /// It is so.
     Found(T),
     /// A verb was not done, and why.
-    Refused(Box<Came>),
+    Refused(Box<ChangeOutcome>),
     /// There is no such thing.
     Absent,
 }
@@ -176,7 +176,7 @@ impl Server {
                 Some(answer),
             ) => {
                 let task = problem.task;
-                Ok(Answered::Refused(Box::new(Came { answer, task })))
+                Ok(Answered::Refused(Box::new(ChangeOutcome { answer, task })))
             }
             (StatusCode::NOT_FOUND, None) if detail != "there is nothing at this path" => {
                 Ok(Answered::Absent)

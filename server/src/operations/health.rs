@@ -35,11 +35,11 @@ pub(crate) struct Health {
     store: Arc<dyn Store>,
     /// What carries wake-ups, beside what the library has by itself.
     pub(crate) backends: Vec<Arc<dyn Backend>>,
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<LastAnswers>>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct LastAnswers {
     said: Option<(Instant, Vec<Part>)>,
     /// Since when parts do not answer, by their places: two may have one name.
     silent: BTreeMap<usize, Timestamp>,
@@ -74,7 +74,7 @@ impl Health {
 
 /// What is known, or what `ask` says: of all that want to know at once it is asked for one, and then not for a second.
 async fn or_ask(
-    known: &Arc<Mutex<Known>>,
+    known: &Arc<Mutex<LastAnswers>>,
     ask: impl Future<Output = Vec<(&'static str, bool)>> + Send + 'static,
 ) -> Vec<Part> {
     let mut known = Arc::clone(known).lock_owned().await;
@@ -94,7 +94,7 @@ async fn or_ask(
     asking.await.unwrap_or_default()
 }
 
-impl Known {
+impl LastAnswers {
     fn heard(&mut self, asked: Vec<(&'static str, bool)>, now: Timestamp) -> Vec<Part> {
         let part = |(place, (name, ready))| {
             let silent_since = match ready {
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_part_is_silent_since_it_was_first_seen_so_until_it_answers() {
-        let mut known = Known::default();
+        let mut known = LastAnswers::default();
         let mut seen = |is_ready, now| {
             let asked = vec![("redis", true), ("redis", is_ready)];
             let parts = known.heard(asked, Timestamp::from_millis(now));

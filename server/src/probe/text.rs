@@ -62,7 +62,7 @@ impl Report {
 }
 
 fn of_master(master: &MasterReport) -> String {
-    let told = |text: Option<&str>| text.unwrap_or("unknown").to_owned();
+    let or_unknown = |text: Option<&str>| text.unwrap_or("unknown").to_owned();
     let spelled =
         |ms: u128| Spelled(Duration::from_millis(u64::try_from(ms).unwrap_or(u64::MAX))).to_string();
     let timers = match &master.timers {
@@ -73,7 +73,7 @@ fn of_master(master: &MasterReport) -> String {
         ),
         Some(_) => "off".to_owned(),
         None if master.levels.is_some() => "none".to_owned(),
-        None => told(None),
+        None => or_unknown(None),
     };
     let disk = master
         .disk_used
@@ -82,12 +82,12 @@ fn of_master(master: &MasterReport) -> String {
         "master   {} at {}\nversion  {}\nlevels   {}\ntimers   {timers}\nacl      {}\nkeeps    {}{}\n",
         plain(&master.name),
         plain(&master.address),
-        told(master.version.as_deref()),
-        told(master.levels.as_deref()),
+        or_unknown(master.version.as_deref()),
+        or_unknown(master.levels.as_deref()),
         master.acl,
         master
             .retention_ms
-            .map_or_else(|| told(None), |ms| format!("messages for {}", spelled(ms))),
+            .map_or_else(|| or_unknown(None), |ms| format!("messages for {}", spelled(ms))),
         disk.unwrap_or_default(),
     )
 }

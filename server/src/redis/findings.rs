@@ -18,7 +18,7 @@ const FULL: f64 = 0.9;
 /// By how much clocks may differ without a finding.
 const CLOCKS: i64 = 1_000;
 /// How long a task may normally stay after it is due, or after its lease has ended, while a worker works.
-const PATIENCE: Duration = Duration::from_secs(5);
+const OVERDUE_AFTER: Duration = Duration::from_secs(5);
 
 /// Something that would lose or delay tasks, or is worth knowing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -151,7 +151,7 @@ fn clocks_apart<'n>(clocks: impl Iterator<Item = (Timestamp, &'n str)> + Clone) 
 }
 
 fn of_contents(checkup: &RedisCheckup, findings: &mut Vec<Finding>) {
-    let patience = u64::try_from(RedisBackend::PATIENCE.as_millis()).unwrap_or(u64::MAX);
+    let limit = u64::try_from(RedisBackend::OVERDUE_AFTER.as_millis()).unwrap_or(u64::MAX);
     let held: u64 = checkup
         .contents
         .iter()
@@ -165,13 +165,13 @@ fn of_contents(checkup: &RedisCheckup, findings: &mut Vec<Finding>) {
     }
     for shard in &checkup.contents {
         let key = &shard.key;
-        if shard.due_for_ms > patience {
+        if shard.due_for_ms > limit {
             findings.push(Finding::problem(format!(
                 "{key}: its first wake-up is due for {} ms, and no process has taken it",
                 shard.due_for_ms
             )));
         }
-        if shard.ended_for_ms > patience {
+        if shard.ended_for_ms > limit {
             findings.push(Finding::problem(format!(
                 "{key}: {} wake-ups were taken by a process whose lease has ended, the first {} ms ago, and were not given \
                  to others",
@@ -194,14 +194,14 @@ fn of_contents(checkup: &RedisCheckup, findings: &mut Vec<Finding>) {
 }
 
 fn of_rows(rows: &Rows, findings: &mut Vec<Finding>) {
-    let patience = u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX);
-    if rows.due_for_ms > patience {
+    let limit = u64::try_from(OVERDUE_AFTER.as_millis()).unwrap_or(u64::MAX);
+    if rows.due_for_ms > limit {
         findings.push(Finding::problem(format!(
             "the first task is due for {} ms, and no worker has taken it",
             rows.due_for_ms
         )));
     }
-    if rows.ended_for_ms > patience {
+    if rows.ended_for_ms > limit {
         findings.push(Finding::problem(format!(
             "a task is running whose lease has ended {} ms ago, and no worker has taken it over",
             rows.ended_for_ms

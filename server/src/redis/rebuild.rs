@@ -45,14 +45,14 @@ impl Rebuild {
         if let Ok(style) = style {
             bar.set_style(style);
         }
-        let told = |so_far: &Resent| {
+        let progress = |so_far: &Resent| {
             bar.set_length(so_far.of_kinds as u64);
             bar.set_position(so_far.kinds as u64);
             bar.set_message(format!("{} wake-ups sent", so_far.sent));
         };
         let done = crate::in_runtime(async {
             let store = self.rows.open().await?;
-            resend(&*store, &backend, told)
+            resend(&*store, &backend, progress)
                 .await
                 .map_err(|error| match error {
                     // Of the rows' server.

@@ -22,7 +22,7 @@ pub(super) struct Resent {
 }
 
 /// Sends a wake-up for every scheduled row of a store, each for when it is due: for a backend that came back empty, or
-/// another one. Workers may go on meanwhile. `told` is called after every batch.
+/// another one. Workers may go on meanwhile. `progress` is called after every batch.
 ///
 /// Not needed for safety: the sweep of any worker finds each row when its wake-up is overdue, up to a second late. This
 /// spares many rows that lateness. A row that moves on meanwhile gets a wake-up that names a past version and costs one
@@ -30,7 +30,7 @@ pub(super) struct Resent {
 pub(super) async fn resend(
     store: &dyn Store,
     backend: &dyn Backend,
-    mut told: impl FnMut(&Resent),
+    mut progress: impl FnMut(&Resent),
 ) -> Result<Resent, Error> {
     let mut kinds = all_kinds(store).await?;
     // Its rows are never due.
@@ -49,13 +49,13 @@ pub(super) async fn resend(
             let is_last = rows.len() < page.limit;
             let now = store.now().await?;
             let batch = rows.into_iter().map(|row| departure(row, now));
-            send(backend, batch.collect(), &mut done, &mut told).await?;
+            send(backend, batch.collect(), &mut done, &mut progress).await?;
             if is_last {
                 break;
             }
         }
         done.kinds += 1;
-        told(&done);
+        progress(&done);
     }
     Ok(done)
 }
@@ -90,14 +90,14 @@ async fn send(
     backend: &dyn Backend,
     mut batch: Vec<Departure>,
     done: &mut Resent,
-    told: &mut impl FnMut(&Resent),
+    progress: &mut impl FnMut(&Resent),
 ) -> Result<(), Error> {
     let mut tries = 1;
     loop {
         let count = batch.len();
         let Err(SendError { failed, cause }) = backend.send(&batch).await else {
             done.sent += count as u64;
-            told(done);
+            progress(done);
             return Ok(());
         };
         if tries == TRIES || !cause.is_transient() {

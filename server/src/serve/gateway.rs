@@ -5,7 +5,7 @@ mod asked;
 mod batch;
 mod changing;
 mod delivery;
-mod known;
+mod found_task;
 mod origin;
 mod overtaken;
 mod publishing;

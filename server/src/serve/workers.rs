@@ -51,18 +51,18 @@ impl Workers {
     pub(super) async fn ended_early(&mut self) -> Result<(), Failure> {
         loop {
             let ended = tokio::select! {
-                ended = &mut self.working => return told(ended),
+                ended = &mut self.working => return outcome_of(ended),
                 Some(ended) = self.replaced.join_next() => ended.and_then(|ended| ended),
             };
-            told(ended)?;
+            outcome_of(ended)?;
         }
     }
 
     /// Waits until all have ended, of a server that stops.
     pub(super) async fn have_ended(mut self) -> Result<(), Failure> {
-        let mut all = told(self.working.await);
+        let mut all = outcome_of(self.working.await);
         while let Some(ended) = self.replaced.join_next().await {
-            all = all.and(told(ended.and_then(|ended| ended)));
+            all = all.and(outcome_of(ended.and_then(|ended| ended)));
         }
         all
     }
@@ -75,13 +75,13 @@ fn start(
 ) -> (JoinHandle<Result<(), Error>>, oneshot::Sender<()>) {
     let (replace, replaced) = oneshot::channel();
     let stopped = super::stopped(stopping.clone());
-    let told = async {
+    let replaced = async {
         if replaced.await.is_err() {
             // Nothing can say so any more.
             std::future::pending().await
         }
     };
-    let working = worker.run_until_replaced(told, stopped);
+    let working = worker.run_until_replaced(replaced, stopped);
     let working = match test_clock {
         Some(test_clock) => tokio::spawn(test_clock.watch(working)),
         None => tokio::spawn(working),
@@ -89,7 +89,7 @@ fn start(
     (working, replace)
 }
 
-fn told(ended: Ended) -> Result<(), Failure> {
+fn outcome_of(ended: Ended) -> Result<(), Failure> {
     match ended {
         Ok(ended) => Ok(ended?),
         Err(defect) => Err(Failure::Found(format!("the worker ended by a defect: {defect}"))),

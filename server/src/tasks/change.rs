@@ -5,7 +5,7 @@ use delayline::store::{Action, Target};
 
 use super::{Matching, One, missing};
 use crate::Failure;
-use crate::client::{Came, Client};
+use crate::client::{ChangeOutcome, Client};
 use crate::near::note_near;
 use crate::operations::{Filter, TaskView, name, state_for, state_name};
 use crate::place::Place;
@@ -60,14 +60,14 @@ impl Changed {
             )),
             (Some(target), _) => {
                 let Told { reason, place, json } = self.told;
-                let came = crate::in_runtime(async {
+                let outcome = crate::in_runtime(async {
                     let client = place.client().await?;
-                    let came = client.change(target.clone(), action, reason).await?;
-                    Ok::<_, Failure>(hinted(&client, &target, came).await)
+                    let outcome = client.change(target.clone(), action, reason).await?;
+                    Ok::<_, Failure>(hinted(&client, &target, outcome).await)
                 })??;
-                tell(
+                print_outcome(
                     &target,
-                    &came,
+                    &outcome,
                     json,
                     (name(action), state_name(state_for(action))),
                 )
@@ -152,28 +152,28 @@ async fn ask(client: &Client, filter: &Filter, action: Action) -> Result<(), Fai
 }
 
 /// The same, and on standard error which kind may be meant if there is no such task.
-pub(super) async fn hinted(client: &Client, target: &Target, came: Came) -> Came {
-    if came.answer == "not_found"
+pub(super) async fn hinted(client: &Client, target: &Target, outcome: ChangeOutcome) -> ChangeOutcome {
+    if outcome.answer == "not_found"
         && let Target::Key(kind, _) = target
     {
         note_near(client, &[kind.as_str()]).await;
     }
-    came
+    outcome
 }
 
 /// Prints what came of a change of one task; fails, and says why, if nothing did. The tasks that the verb is for are
 /// `wanted`.
-pub(super) fn tell(
+pub(super) fn print_outcome(
     target: &Target,
-    came: &Came,
+    outcome: &ChangeOutcome,
     json: bool,
     (verb, wanted): (&str, &str),
 ) -> Result<(), Failure> {
     if json {
-        crate::print(&(crate::json(came)? + "\n"))?;
+        crate::print(&(crate::json(outcome)? + "\n"))?;
     }
-    let task = came.task.as_ref();
-    if !came.is_done() {
+    let task = outcome.task.as_ref();
+    if !outcome.is_done() {
         let why = match (task, target) {
             (None, _) => "there is no such task".to_owned(),
             (Some(other), Target::Id(id)) if other.id != id.to_string() => {
@@ -183,7 +183,7 @@ pub(super) fn tell(
                     state_name(other.state)
                 )
             }
-            (Some(task), _) if state_name(task.state) == wanted => one_line(&came.answer),
+            (Some(task), _) if state_name(task.state) == wanted => one_line(&outcome.answer),
             (Some(task), _) => format!(
                 "it is {}, and {verb} is for {wanted} tasks",
                 state_name(task.state)
@@ -192,15 +192,15 @@ pub(super) fn tell(
         return Err(Failure::Found(format!("nothing was changed: {why}")));
     }
     match task {
-        Some(task) if !json => crate::show(&said(came, task)),
+        Some(task) if !json => crate::show(&said(outcome, task)),
         _ => Ok(()),
     }
 }
 
-/// What came of it, for people.
-fn said(came: &Came, task: &TaskView) -> String {
-    let word = styled(GOOD, &came.answer);
-    if came.answer == "new" {
+/// What came of it, as the terminal shows it.
+fn said(outcome: &ChangeOutcome, task: &TaskView) -> String {
+    let word = styled(GOOD, &outcome.answer);
+    if outcome.answer == "new" {
         return format!("{word}: it is {}\n", one_line(&task.id));
     }
     let (state, due) = (terminal::state(task.state), terminal::long(task.due_at.0));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use delayline::Timestamp;
 use serde_json::value::RawValue;
 
-use super::change::{Told, hinted, tell};
+use super::change::{Told, hinted, print_outcome};
 use super::{One, missing, when};
 use crate::Failure;
 use crate::span::Span;
@@ -59,13 +59,13 @@ impl Edit {
             return Err(missing("nothing to change is given", allowed));
         }
         let Told { reason, place, json } = self.told;
-        let came = crate::in_runtime(async {
+        let outcome = crate::in_runtime(async {
             let client = place.client().await?;
             let edit = operations::Edit { payload, due };
-            let came = client.edit(target.clone(), edit, reason).await?;
-            Ok::<_, Failure>(hinted(&client, &target, came).await)
+            let outcome = client.edit(target.clone(), edit, reason).await?;
+            Ok::<_, Failure>(hinted(&client, &target, outcome).await)
         })??;
-        tell(&target, &came, json, ("edit", "scheduled"))
+        print_outcome(&target, &outcome, json, ("edit", "scheduled"))
     }
 }
 

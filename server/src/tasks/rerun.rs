@@ -1,7 +1,7 @@
 //! `delayline tasks rerun`: a task that has ended, once more.
 
 use super::One;
-use super::change::{Told, hinted, tell};
+use super::change::{Told, hinted, print_outcome};
 use crate::Failure;
 
 /// Run a task that has ended once more, as a new one that is due now.
@@ -19,11 +19,11 @@ impl Rerun {
     pub(super) fn run(self) -> Result<(), Failure> {
         let target = self.one.needed()?;
         let Told { reason, place, json } = self.told;
-        let came = crate::in_runtime(async {
+        let outcome = crate::in_runtime(async {
             let client = place.client().await?;
-            let came = client.rerun(target.clone(), reason).await?;
-            Ok::<_, Failure>(hinted(&client, &target, came).await)
+            let outcome = client.rerun(target.clone(), reason).await?;
+            Ok::<_, Failure>(hinted(&client, &target, outcome).await)
         })??;
-        tell(&target, &came, json, ("rerun", "ended"))
+        print_outcome(&target, &outcome, json, ("rerun", "ended"))
     }
 }

@@ -19,14 +19,14 @@ use crate::terminal;
 
 /// One task that is looked at.
 #[derive(Debug, clap::Args)]
-struct Shown {
+struct ShowArgs {
     #[command(flatten)]
     one: One,
     #[command(flatten)]
     place: Place,
 }
 
-impl Shown {
+impl ShowArgs {
     /// What `look` finds of the task; else which kind may be meant.
     fn look<T>(&self, look: impl AsyncFnOnce(&Client, Target) -> Result<T, Failure>) -> Result<T, Failure> {
         let target = self.one.needed()?;
@@ -45,7 +45,7 @@ impl Shown {
 #[derive(Debug, clap::Args)]
 pub(super) struct Show {
     #[command(flatten)]
-    task: Shown,
+    task: ShowArgs,
     /// Print JSON, with the payload
     #[arg(long)]
     json: bool,
@@ -88,7 +88,7 @@ fn lines(json: &str) -> String {
 #[derive(Debug, clap::Args)]
 pub(super) struct Explain {
     #[command(flatten)]
-    task: Shown,
+    task: ShowArgs,
     /// Print JSON
     #[arg(long)]
     json: bool,

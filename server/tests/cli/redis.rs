@@ -133,7 +133,7 @@ async fn a_doctor_finds_what_would_lose_or_delay_rows() {
         payload: Vec::new(),
         headers: Default::default(),
         due: When::At(Timestamp::from_millis(1_000)),
-        look_in: HOUR,
+        overdue_after: HOUR,
         max_attempts: None,
         replace: false,
         note: Default::default(),

@@ -37,8 +37,8 @@ fn rows(rows: impl IntoIterator<Item = (u64, i64)>) -> Vec<Pending> {
 }
 
 /// A clock sample: it was [`NOW`] in the store so long ago.
-fn ago(ago: Duration) -> Heard<()> {
-    Heard {
+fn ago(ago: Duration) -> Timed<()> {
+    Timed {
         now: NOW,
         at: Instant::now() - ago,
         found: (),

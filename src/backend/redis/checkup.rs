@@ -88,5 +88,5 @@ impl RedisBackend {
     }
 
     /// How long a wake-up may normally stay after it is due, or after its lease has ended.
-    pub const PATIENCE: Duration = Duration::from_secs(2);
+    pub const OVERDUE_AFTER: Duration = Duration::from_secs(2);
 }

@@ -13,7 +13,7 @@ use super::in_flight::InFlight;
 use super::inbox::Inbox;
 use super::membership::Membership;
 use super::shards::Shard;
-use super::taking::{Taken, Taking};
+use super::taking::{Polled, Taking};
 use super::watch::Watch;
 use crate::Error;
 use crate::clock::backoff::{Backoff, jittered};
@@ -110,7 +110,7 @@ enum Answer {
     Poll {
         shard: Shard,
         began: Instant,
-        taken: Result<Taken, Error>,
+        taken: Result<Polled, Error>,
     },
 }
 
@@ -281,13 +281,13 @@ impl Poller {
         }
     }
 
-    fn on_poll(&mut self, shard: Shard, began: Instant, taken: Result<Taken, Error>) {
+    fn on_poll(&mut self, shard: Shard, began: Instant, taken: Result<Polled, Error>) {
         let (longest, now) = (self.longest(), Instant::now());
         let Some(watch) = self.watches.get_mut(&shard) else {
             return;
         };
         match taken {
-            Ok(Taken { wait, arrivals }) => {
+            Ok(Polled { wait, arrivals }) => {
                 watch.polled(now, wait, longest);
                 if !arrivals.is_empty() {
                     self.inbox.put(arrivals, began + self.taking.lease);

@@ -9,8 +9,8 @@ use crate::Error;
 use crate::backend::{Departure, SendError, Wake};
 use crate::clock::Clock;
 use crate::redis::Role;
+use crate::store::batched_calls::CALLS;
 use crate::store::coalescer::{Coalescer, Request, items};
-use crate::store::turns::CALLS;
 
 type Sent = Result<(), SendError>;
 type Removed = Result<(), Error>;

@@ -38,7 +38,7 @@ pub(super) struct Taking {
 }
 
 /// The answer of a poll.
-pub(super) struct Taken {
+pub(super) struct Polled {
     /// How long polling again would find nothing.
     pub(super) wait: Duration,
     pub(super) arrivals: Vec<Arrival>,
@@ -47,7 +47,7 @@ pub(super) struct Taken {
 impl Taking {
     /// Takes up to `max` due wake-ups of a shard; notifies the other processes if there are more, unless there are
     /// none.
-    pub(super) async fn take(&self, shard: Shard, max: usize, is_alone: bool) -> Result<Taken, Error> {
+    pub(super) async fn take(&self, shard: Shard, max: usize, is_alone: bool) -> Result<Polled, Error> {
         let keys = self.sender.names.shard(shard);
         let mut call = Call::script(&TAKE, &[&keys.due, &keys.leased]);
         call.arg(max)
@@ -82,7 +82,7 @@ impl Taking {
         if !foreign.is_empty() {
             self.set_aside(&keys, &foreign).await;
         }
-        Ok(Taken { wait, arrivals })
+        Ok(Polled { wait, arrivals })
     }
 
     /// Moves away members that are no wake-ups. They are leased now: if this fails, they come again and go then.

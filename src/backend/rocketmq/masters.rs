@@ -313,7 +313,7 @@ mod tests {
     fn each_level_that_has_figures_is_told_to_be_stuck_or_not() {
         use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
-        use crate::observe::metrics::told;
+        use crate::observe::metrics::recorded;
 
         let recorder = DebuggingRecorder::new();
         let _recording = metrics::set_default_local_recorder(&recorder);
@@ -328,7 +328,7 @@ mod tests {
             master.observe_levels("a", now, &stats);
         }
         let level = |name: &str, stuck: f64| (name.to_owned(), DebugValue::Gauge(stuck.into()));
-        assert_eq!(told(&recorder), [level("a 1s", 0.0), level("a 3s", 1.0)]);
+        assert_eq!(recorded(&recorder), [level("a 1s", 0.0), level("a 3s", 1.0)]);
     }
 
     #[test]

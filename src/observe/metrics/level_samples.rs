@@ -19,7 +19,7 @@ const EARLY: Duration = Duration::from_secs(1);
 /// How often a level that does so is warned of at the most.
 const WARN_EVERY: Duration = Duration::from_secs(600);
 /// How late a wake-up may be and is still waited for. It may also have come to another process.
-const PATIENCE: Duration = Duration::from_secs(600);
+const LATENESS_LIMIT: Duration = Duration::from_secs(600);
 
 /// Measures how much longer than its delay a level keeps a wake-up, of a bounded sample of those that this process has sent
 /// and receives itself: by one clock, from before it was sent until it has come.
@@ -58,7 +58,7 @@ impl LevelSamples {
             return;
         }
         while let Some(&(first, lost)) = of_level.front()
-            && at.saturating_duration_since(first) > delay + PATIENCE
+            && at.saturating_duration_since(first) > delay + LATENESS_LIMIT
         {
             of_level.pop_front();
             away.remove(&lost);
@@ -111,7 +111,7 @@ mod tests {
 
     use super::*;
     use crate::logged::Logged;
-    use crate::observe::metrics::told;
+    use crate::observe::metrics::recorded;
 
     fn wake(number: u64) -> Wake {
         Wake {
@@ -123,7 +123,7 @@ mod tests {
 
     /// How late which levels were, in ms.
     fn late(recorder: &DebuggingRecorder) -> Vec<(String, Vec<u64>)> {
-        let late = told(recorder).into_iter().map(|(level, value)| {
+        let late = recorded(recorder).into_iter().map(|(level, value)| {
             let DebugValue::Histogram(values) = value else {
                 panic!("{value:?}")
             };
@@ -184,7 +184,7 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         let held = samples.samples();
-        let bound = 2 + (PATIENCE.as_secs() + delay.as_secs()) as usize;
+        let bound = 2 + (LATENESS_LIMIT.as_secs() + delay.as_secs()) as usize;
         assert!(held.away.len() <= bound, "{}", held.away.len());
         assert!(held.sent.values().all(|sent| sent.len() <= bound));
     }

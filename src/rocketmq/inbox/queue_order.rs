@@ -10,7 +10,7 @@ pub(super) struct QueueOrder {
     state: Mutex<State>,
     /// Notified when a batch has passed, or those of a consumer no longer may.
     changed: Condvar,
-    patience: Patience,
+    limits: WaitLimits,
 }
 
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ pub(super) struct Queue {
 
 /// For how long a batch waits for those before it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(super) struct WaitLimits {
     /// Before the broker is asked for them: mostly they are with another thread.
     pub(super) before_asking: Duration,
     /// Before it is asked again.
@@ -42,7 +42,7 @@ pub(super) struct Patience {
     pub(super) promised: Duration,
 }
 
-impl Default for Patience {
+impl Default for WaitLimits {
     fn default() -> Self {
         Self {
             before_asking: Duration::from_millis(20),
@@ -74,11 +74,11 @@ impl Progress {
 }
 
 impl QueueOrder {
-    pub(super) fn new(patience: Patience) -> Self {
+    pub(super) fn new(limits: WaitLimits) -> Self {
         Self {
             state: Mutex::default(),
             changed: Condvar::new(),
-            patience,
+            limits,
         }
     }
 
@@ -96,7 +96,7 @@ impl QueueOrder {
         pass: impl FnOnce() -> T,
     ) -> Option<T> {
         let began = Instant::now();
-        let mut ask_at = began + self.patience.before_asking;
+        let mut ask_at = began + self.limits.before_asking;
         let (mut free_at, mut is_acknowledged) = (None, false);
         let mut state = self.state();
         loop {
@@ -131,17 +131,17 @@ impl QueueOrder {
                 is_acknowledged = next_offset.is_some_and(|offset| offset >= first);
                 free_at = match next_offset {
                     Some(_) if is_acknowledged => Some(now),
-                    Some(_) => Some(began + self.patience.promised),
-                    None => free_at.or(Some(began + self.patience.unanswered)),
+                    Some(_) => Some(began + self.limits.promised),
+                    None => free_at.or(Some(began + self.limits.unanswered)),
                 };
-                ask_at = Instant::now() + self.patience.between;
+                ask_at = Instant::now() + self.limits.between;
                 state = self.state();
                 continue;
             }
             let until = free_at.map_or(ask_at, |free_at| free_at.min(ask_at));
             // If it is not the earliest, it goes on waiting for that.
             let wait = match until.saturating_duration_since(now) {
-                Duration::ZERO => self.patience.between,
+                Duration::ZERO => self.limits.between,
                 wait => wait,
             };
             let waited = self.changed.wait_timeout(state, wait.max(LEAST));
@@ -201,7 +201,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(600);
 
     fn order() -> Arc<QueueOrder> {
-        Arc::new(QueueOrder::new(Patience {
+        Arc::new(QueueOrder::new(WaitLimits {
             before_asking: Duration::ZERO,
             between: LEAST,
             unanswered: Duration::ZERO,
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn what_never_comes_is_not_waited_for_for_ever() {
-        let order = QueueOrder::new(Patience {
+        let order = QueueOrder::new(WaitLimits {
             before_asking: Duration::ZERO,
             between: LEAST,
             unanswered: LONG,

@@ -1,6 +1,6 @@
 //! What callers ask for in one call, and the answers that there are.
 
-use super::patience::Patience;
+use super::retry_window::RetryWindow;
 use crate::store::Stamped;
 use crate::store::merging::{Answers, AnswersAtOnce, AtOnce};
 use crate::store::table::Outcome;
@@ -19,7 +19,7 @@ enum Status<A> {
 pub(super) struct Batch<'c, Q, A> {
     pub(super) asked: Vec<Q>,
     statuses: Vec<Status<A>>,
-    patience: Patience<'c>,
+    window: RetryWindow<'c>,
     /// Whether it waits for others; else what has no answer is read again once, if that need not wait, and given back.
     waits: bool,
     began: Option<Timestamp>,
@@ -28,11 +28,11 @@ pub(super) struct Batch<'c, Q, A> {
 }
 
 impl<'c, Q, A> Batch<'c, Q, A> {
-    pub(super) fn new(asked: Vec<Q>, patience: Patience<'c>, waits: bool) -> Self {
+    pub(super) fn new(asked: Vec<Q>, window: RetryWindow<'c>, waits: bool) -> Self {
         Self {
             statuses: asked.iter().map(|_| Status::Open).collect(),
             asked,
-            patience,
+            window,
             waits,
             began: None,
             may_have_written: false,
@@ -78,7 +78,7 @@ impl<'c, Q, A> Batch<'c, Q, A> {
     }
 
     /// After a turn in which not all were answered: whether there is to be another, once it has paused.
-    pub(super) async fn goes_on(&mut self) -> bool {
+    pub(super) async fn tries_again(&mut self) -> bool {
         let mut is_locked = false;
         for status in self.statuses.iter_mut().filter(|_| self.waits) {
             if matches!(status, Status::Locked) {
@@ -88,8 +88,8 @@ impl<'c, Q, A> Batch<'c, Q, A> {
         let is_open = self.statuses.iter().any(|status| matches!(status, Status::Open));
         is_open
             && match self.waits {
-                true => self.patience.pause(is_locked).await,
-                false => self.patience.takes_free_turn(),
+                true => self.window.pause(is_locked).await,
+                false => self.window.takes_free_turn(),
             }
     }
 

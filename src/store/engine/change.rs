@@ -22,7 +22,7 @@ impl<T: Table> TableEngine<T> {
         loop {
             let changed = self.change_open(&mut batch).await;
             changed.or_else(|error| batch.fail(error))?;
-            if !batch.goes_on().await {
+            if !batch.tries_again().await {
                 return Ok(batch);
             }
         }
@@ -36,8 +36,8 @@ impl<T: Table> TableEngine<T> {
         let (mut decided, mut refilled) = (Vec::with_capacity(open.len()), BTreeSet::new());
         for place in open {
             let change = &batch.asked[place];
-            if let Some(obstacle) = obstacle(&loaded, change) {
-                let error = unreadable(self.table.name(), obstacle);
+            if let Some(row_error) = row_error(&loaded, change) {
+                let error = unreadable(self.table.name(), row_error);
                 batch.answer(place, Err(error));
                 continue;
             }
@@ -52,8 +52,8 @@ impl<T: Table> TableEngine<T> {
         let missed = loaded.write(&self.table, &refilled).await?;
         for (place, meant, answer) in decided {
             // Decided anew also where another row that the answer tells of, such as the one in the way of a redrive, was not written.
-            let told = answer.task().map(|row| row.id);
-            let why = meant.into_iter().chain(told).find_map(|id| missed.get(&id));
+            let named = answer.task().map(|row| row.id);
+            let why = meant.into_iter().chain(named).find_map(|id| missed.get(&id));
             match why {
                 None => batch.answer(place, Ok(answer)),
                 Some(why) => batch.miss(place, why),
@@ -100,12 +100,12 @@ fn is_redrive(change: &Change) -> bool {
     matches!(change.verb, Verb::Redrive { .. })
 }
 
-fn obstacle<'l>(loaded: &'l Loaded, change: &Change) -> Option<&'l Unreadable> {
+fn row_error<'l>(loaded: &'l Loaded, change: &Change) -> Option<&'l Unreadable> {
     let of_key = |id: TaskId| {
         let row = loaded.rows.get(id)?;
-        loaded.obstacle_of_live(&row.kind, row.key.as_ref()?)
+        loaded.row_error_of_live(&row.kind, row.key.as_ref()?)
     };
-    loaded.obstacle(&change.target).or_else(|| match change.target {
+    loaded.row_error(&change.target).or_else(|| match change.target {
         Target::Id(id) if is_redrive(change) => of_key(id),
         _ => None,
     })

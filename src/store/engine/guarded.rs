@@ -6,7 +6,7 @@ use std::time::Duration;
 use tracing::warn;
 
 use super::loaded::Loaded;
-use super::patience::{LOCKED_TRIES, TURNS, moment};
+use super::retry_window::{LOCKED_TRIES, TURNS, moment};
 use super::table_engine::TableEngine;
 use crate::store::rows::Rows;
 use crate::store::rules::{self, Transition};

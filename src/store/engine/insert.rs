@@ -17,7 +17,7 @@ impl<T: Table> TableEngine<T> {
     ) -> Result<Batch<'c, NewRow, Scheduled>, Error> {
         let all = batch.open();
         self.add(&mut batch, all).await?;
-        while batch.goes_on().await {
+        while batch.tries_again().await {
             let inserted = self.insert_among(&mut batch).await;
             inserted.or_else(|error| batch.fail(error))?;
         }
@@ -55,9 +55,9 @@ impl<T: Table> TableEngine<T> {
         let (mut to_be_new, mut replaced) = (BTreeSet::new(), BTreeSet::new());
         for place in open {
             let new = batch.asked[place].clone();
-            let of_key = || loaded.obstacle_of_live(&new.kind, new.key.as_ref()?);
-            if let Some(obstacle) = loaded.obstacle(&Target::Id(new.id)).or_else(of_key) {
-                let error = unreadable(self.table.name(), obstacle);
+            let of_key = || loaded.row_error_of_live(&new.kind, new.key.as_ref()?);
+            if let Some(row_error) = loaded.row_error(&Target::Id(new.id)).or_else(of_key) {
+                let error = unreadable(self.table.name(), row_error);
                 batch.answer(place, Err(error));
                 continue;
             }

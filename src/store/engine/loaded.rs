@@ -65,7 +65,7 @@ impl Loaded {
     }
 
     /// Why nothing can be decided of a target, if so.
-    pub(super) fn obstacle(&self, target: &Target) -> Option<&Unreadable> {
+    pub(super) fn row_error(&self, target: &Target) -> Option<&Unreadable> {
         match target {
             Target::Id(id) => self.ids.get(id),
             Target::Key(kind, key) => self.keys.get(&(kind.clone(), key.clone())),
@@ -73,7 +73,7 @@ impl Loaded {
     }
 
     /// Why nothing can be decided of the live row of a key, if so. One that has ended is in the way of no other.
-    pub(super) fn obstacle_of_live(&self, kind: &Kind, key: &Key) -> Option<&Unreadable> {
+    pub(super) fn row_error_of_live(&self, kind: &Kind, key: &Key) -> Option<&Unreadable> {
         let of_key = self.keys.get(&(kind.clone(), key.clone()));
         of_key.filter(|unreadable| unreadable.is_live)
     }

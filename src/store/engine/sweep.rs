@@ -8,7 +8,7 @@ use super::share::Share;
 use super::table_engine::TableEngine;
 use crate::store::rules::{self, Capacity};
 use crate::store::table::{By, Columns, Found, Range, Start, Table, Which};
-use crate::store::{Ahead, Claim, Looked, Pending, Stamped, Sweep};
+use crate::store::{Ahead, Claim, Pending, PollResult, Stamped, Sweep};
 use crate::{Error, Kind, State, Task, TaskId, Timestamp};
 
 /// For how long a row is left alone that cannot be read, before it is looked at, and told of, again.
@@ -16,7 +16,7 @@ const ASIDE: Duration = Duration::from_secs(60);
 
 impl<T: Table> TableEngine<T> {
     /// As [`Store::sweep`](crate::store::Store::sweep). Nearly always there is nothing to do, and that takes one call.
-    pub(super) async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
+    pub(super) async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<PollResult>, Error> {
         let share = self.overdue.of(sweep.limit);
         let mut ranges = [State::Running, State::Scheduled]
             .map(|state| Range::overdue(state, share))
@@ -34,7 +34,7 @@ impl<T: Table> TableEngine<T> {
 
         let unreadable = [ended.unreadable, overdue.unreadable].concat();
         if !unreadable.is_empty() {
-            self.tell(&unreadable);
+            self.log_unreadable(&unreadable);
             self.table.set_aside(&unreadable, ASIDE).await?;
         }
         let mut swept = Swept::new(Capacity::new(claim), ended.rows, overdue.rows);
@@ -42,19 +42,19 @@ impl<T: Table> TableEngine<T> {
         let missed = swept.loaded.write(&self.table, &BTreeSet::new()).await?;
         swept.leave_out(|id| missed.contains_key(&id));
 
-        let mut looked = Looked {
+        let mut polled = PollResult {
             claimed: self.claim_swept(&mut swept, claim).await?,
             expired: swept.ended.len(),
             early: std::mem::take(&mut swept.early),
             waiting: std::mem::take(&mut swept.waiting),
-            ..Looked::default()
+            ..PollResult::default()
         };
         if let Some(ahead) = sweep.ahead {
-            looked.ahead = swept.upcoming(coming.rows, ahead, now);
-            looked.forget_claimed();
-            looked.ahead.truncate(ahead.limit);
+            polled.ahead = swept.upcoming(coming.rows, ahead, now);
+            polled.forget_claimed();
+            polled.ahead.truncate(ahead.limit);
         }
-        Ok(Stamped { now, found: looked })
+        Ok(Stamped { now, found: polled })
     }
 
     /// Claims what a sweep found due and has room for.
@@ -64,7 +64,7 @@ impl<T: Table> TableEngine<T> {
         }
         let found = self.claim_in_table(Which::These(&swept.due), claim).await?.found;
         let Found { rows, unreadable } = found;
-        self.tell(&unreadable);
+        self.log_unreadable(&unreadable);
         // How long their payloads are was not known before.
         let bytes = rows.iter().map(|row| row.payload.len());
         if bytes.fold(0, usize::saturating_add) >= claim.bytes {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::batch::Batch;
-use super::patience::{Patience, Queue};
 use super::reckoned::Reckoned;
+use super::retry_window::{Queue, RetryWindow};
 use super::share::Share;
 use crate::clock::Clock;
 use crate::store::keep::Stays;
@@ -101,7 +101,7 @@ impl<T: Table> TableEngine<T> {
 
     /// A batch of which each that is not answered is asked for again, for a while.
     pub(super) fn batch<Q, A>(&self, asked: Vec<Q>, waits: bool) -> Batch<'_, Q, A> {
-        Batch::new(asked, Patience::new(&self.clock, &self.queue), waits)
+        Batch::new(asked, RetryWindow::new(&self.clock, &self.queue), waits)
     }
 
     /// As [`Store::insert`](crate::store::Store::insert).

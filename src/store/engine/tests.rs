@@ -233,7 +233,7 @@ fn row(number: u8, key: &str, due: Duration) -> NewRow {
         payload: vec![number],
         headers: Default::default(),
         due: When::After(due),
-        look_in: due,
+        overdue_after: due,
         max_attempts: None,
         replace: false,
         note: Default::default(),
@@ -260,6 +260,6 @@ fn change(number: u8, verb: Verb) -> Change {
 }
 
 fn later(number: u8) -> Change {
-    let (due, look_in) = (When::After(2 * LONG), LONG);
-    change(number, Verb::Reschedule { due, look_in })
+    let (due, overdue_after) = (When::After(2 * LONG), LONG);
+    change(number, Verb::Reschedule { due, overdue_after })
 }

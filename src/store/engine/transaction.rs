@@ -33,7 +33,7 @@ impl<T: Table> Transaction for EngineTransaction<T> {
     }
 
     async fn finish(&mut self, id: TaskId, version: u64, note: Note) -> Result<bool, Error> {
-        let done = Step::end(id, version, Ending::Done).noting(note);
+        let done = Step::end(id, version, Ending::Done).with_note(note);
         match self.0.advance(&[done]).await?.first() {
             Some(Guarded::Done) => Ok(true),
             Some(Guarded::Lost) => Ok(false),

@@ -185,7 +185,7 @@ fn row(number: u64) -> NewRow {
         payload: Vec::new(),
         headers: Default::default(),
         due: When::After(Duration::from_secs(10)),
-        look_in: Duration::from_secs(10),
+        overdue_after: Duration::from_secs(10),
         max_attempts: None,
         replace: false,
         note: Note::default(),

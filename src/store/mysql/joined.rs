@@ -16,13 +16,13 @@ use super::session::{OwnSession, in_words_of_mysql, limits};
 use super::sql::WIDTHS;
 use super::write::{self, groups};
 use super::{NAME, Server, claim, errors};
+use crate::store::batched_calls::CALLS;
 use crate::store::rules::lease_has_ended;
 use crate::store::sql::codec::{Hex, hex, json};
 use crate::store::sql::{
     Answered, Cells, Driver, Limits, Query, RowError, RowsRead, Session, Value, read_by,
 };
 use crate::store::table::{Columns, Found, Outcome, Write};
-use crate::store::turns::CALLS;
 use crate::store::{NewRow, Stamped};
 use crate::{Error, Key, Kind, State, Task, TaskId, Timestamp};
 

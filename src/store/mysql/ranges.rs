@@ -29,13 +29,13 @@ type Name = Vec<u8>;
 /// The kinds that there were at the last look, by the states that it was at; only a guess for the next one, which finds those
 /// that it lacks.
 #[derive(Default)]
-pub(super) struct Known(Mutex<BTreeMap<BTreeSet<State>, BTreeSet<Name>>>);
+pub(super) struct KnownKinds(Mutex<BTreeMap<BTreeSet<State>, BTreeSet<Name>>>);
 
 /// The rows of ranges, all of one kind, or all of each kind in turn; and when, if any statement said so.
 pub(super) async fn ranges(
     connection: &mut MySqlConnection,
     sql: &Sql,
-    known: &Known,
+    known: &KnownKinds,
     ranges: &[Range],
     columns: Columns,
 ) -> Result<(Option<Timestamp>, Vec<Found>), sqlx::Error> {

@@ -24,7 +24,7 @@ const PATIENT: &str = "SET SESSION wait_timeout = 3600
     /*M!100600 , idle_transaction_timeout = 0, max_statement_time = 0 */, lock_wait_timeout = 60,
     innodb_lock_wait_timeout = 60";
 /// For how many seconds to wait for another process that migrates.
-const PATIENCE: u32 = 60;
+const LOCK_SECONDS: u32 = 60;
 
 fn made(table: &str) -> Made {
     Made {
@@ -58,11 +58,11 @@ pub(super) async fn migrate(connections: &Pool, table: &str) -> Result<(), sqlx:
         "SELECT GET_LOCK(CONCAT('delayline ', LEFT(SHA2(CONCAT(DATABASE(), ' ', ?), 256), 32)), ?)",
     )
     .bind(table.to_owned())
-    .bind(PATIENCE)
+    .bind(LOCK_SECONDS)
     .fetch_one(&mut *lent)
     .await?;
     if had != Some(1) {
-        let (made, within) = (made(table), PATIENCE);
+        let (made, within) = (made(table), LOCK_SECONDS);
         return Err(Unfit::Busy { made, within }.into());
     }
     refuse_foreign(&mut lent, table).await?;

@@ -15,13 +15,13 @@ use super::ranges::ranges;
 use super::sql::{AT_ONCE, Sql};
 use super::write::{self, groups};
 use super::{NAME, Server, errors, schema};
+use crate::store::batched_calls::CALLS;
 use crate::store::rules::NOBODY;
 use crate::store::sql::codec::{hex, json, span};
 use crate::store::sql::{
     Answered, Cells, Driver, Limits, Query, RowError, RowsRead, STATEMENT, Session, Value, counted,
 };
 use crate::store::table::{Columns, Found, Outcome, Range, Unreadable, Which, Write};
-use crate::store::turns::CALLS;
 use crate::store::{Claim, NewRow, Stamped, state_code};
 use crate::{Error, Key, Kind, State, Task, TaskId, Timestamp};
 

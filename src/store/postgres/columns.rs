@@ -41,7 +41,7 @@ pub(super) fn new_rows(
             When::After(_) => None,
             When::At(time) => Some(time.as_millis()),
         }),
-        ints(rows, |row| millis_of(row.look_in)),
+        ints(rows, |row| millis_of(row.overdue_after)),
         ints(rows, |row| row.max_attempts.map(i64::from)),
         Value::Texts(all_headers.collect::<Result<_, sqlx::Error>>()?),
         Value::Blobs(rows.iter().map(|row| Some(row.payload.clone())).collect()),

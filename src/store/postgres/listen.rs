@@ -90,12 +90,12 @@ async fn listen(
     let mut listener = begun.unwrap_or_else(|| Err(Away(ANSWERS_WITHIN).into()))?;
     let began = clock.instant();
     // Whatever was said before it listened, or while it did not, was missed.
-    tell(heard);
+    wake_waiters(heard);
     while clock.instant() - began < LIVES_FOR {
         match clock.timeout(QUIET, listener.try_recv()).await {
             Some(said) => {
                 said?;
-                tell(heard);
+                wake_waiters(heard);
             }
             None => {
                 // Nothing is said, or the connection has fallen silent.
@@ -109,7 +109,7 @@ async fn listen(
 
 /// Ends the wait of every waiter, and the next one too: a worker that sweeps at this moment may have looked
 /// before the row was there.
-fn tell(heard: &Notify) {
+fn wake_waiters(heard: &Notify) {
     heard.notify_waiters();
     heard.notify_one();
 }

@@ -11,6 +11,7 @@ use super::executor::Executor;
 use super::range::Ranges;
 use super::sql::Statements;
 use super::{NAME, columns, errors, schema};
+use crate::store::batched_calls::CALLS;
 use crate::store::rules::NOBODY;
 use crate::store::sql::codec::{limit, span};
 use crate::store::sql::{
@@ -18,7 +19,6 @@ use crate::store::sql::{
     of_ranges, time_of, written_size,
 };
 use crate::store::table::{Columns, Found, Outcome, Range, Unreadable, Which, Write};
-use crate::store::turns::CALLS;
 use crate::store::{Claim, NewRow, Stamped, state_code};
 use crate::{Error, Key, Kind, State, TaskId, Timestamp};
 

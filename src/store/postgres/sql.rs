@@ -90,10 +90,10 @@ statements! {
         "WITH clock AS MATERIALIZED (SELECT coalesce(($1::bigint[])[1], ", server_time!(), ") AS now),
         given AS (
             SELECT g.*, CASE WHEN g.due_at IS NULL THEN ", after!("g.due_in"), " ELSE g.due_at END AS due,
-                ", after!("g.look_in"), " AS wake_at, clock.now
+                ", after!("g.overdue_after"), " AS wake_at, clock.now
             FROM clock CROSS JOIN unnest($4::uuid[], $5::text[], $6::text[], $7::bigint[], $8::bigint[], $9::bigint[],
                 $10::bigint[], $11::text[], $12::bytea[], $13::text[])
-                AS g (id, kind, key, due_in, due_at, look_in, max_attempts, headers, payload, note)),
+                AS g (id, kind, key, due_in, due_at, overdue_after, max_attempts, headers, payload, note)),
         added AS (
             INSERT INTO {tasks} (id, kind, key, state, version, due_at, planned_at, wake_at, attempt, max_attempts,
                 hop, created_at, updated_at, headers, payload, started, stalls, history)

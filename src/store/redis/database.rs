@@ -24,7 +24,7 @@ static POLL: Lua = lua!("shard.lua", "poll.lua");
 const LIMIT: Duration = Duration::from_secs(5);
 /// How long a node of a Cluster may take for an answer, beside what it waits for replicas. What it does after that is not heard
 /// of: rows that it claims wait until their leases end.
-const PATIENCE: Duration = Duration::from_secs(2);
+const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
 /// What a store was told to be like.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ impl Database {
         let channel = format!("{{{namespace}}}:soon:{}", address.database());
         let idle = Arc::<Idle>::default();
         let wait = settings.wait.map_or(Duration::ZERO, |(_, within)| within);
-        let link = Link::new(address.clone(), Role::Store, PATIENCE.saturating_add(wait));
+        let link = Link::new(address.clone(), Role::Store, ANSWER_LIMIT.saturating_add(wait));
         let link = Arc::new(link);
         Self {
             listener: Listener::new(address, channel, Arc::clone(&idle), clock.clone()),

@@ -6,8 +6,8 @@ use super::database::Database;
 use super::read::{Extra, Lookup, Seen};
 use super::shards::grouped;
 use crate::redis::NAME;
+use crate::store::batched_calls::CALLS;
 use crate::store::coalescer::{Coalescer, Request, call_by_halves};
-use crate::store::turns::CALLS;
 use crate::{Error, TaskId};
 
 /// Looks for ids in all shards, for concurrent callers together.

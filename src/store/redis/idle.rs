@@ -16,10 +16,10 @@ const JUMP: Duration = Duration::from_secs(5);
 /// Knows of each shard, by the names of its indexes, the first time in each: what its server has said of them last. Whatever is
 /// written to a shard, by this process or by others, makes that unknown, and the shard is asked again.
 #[derive(Debug, Default)]
-pub(super) struct Idle(Mutex<HashMap<Shard, Known>>);
+pub(super) struct Idle(Mutex<HashMap<Shard, FirstTimes>>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct FirstTimes {
     firsts: BTreeMap<String, First>,
     /// Goes up whenever the shard has been written to.
     writes: u64,
@@ -63,7 +63,7 @@ impl Idle {
     /// A shard of which an index had a row when its server was asked last.
     pub(super) fn with_row(&self, index: &str) -> Option<Shard> {
         let all = self.all();
-        let has_row = |known: &Known| known.firsts.get(index).is_some_and(|first| first.first.is_some());
+        let has_row = |known: &FirstTimes| known.firsts.get(index).is_some_and(|first| first.first.is_some());
         all.iter()
             .find_map(|(shard, known)| has_row(known).then_some(*shard))
     }
@@ -106,7 +106,7 @@ impl Idle {
 
     /// Any shard may have been written to.
     pub(super) fn forget_all(&self) {
-        self.all().values_mut().for_each(Known::forget);
+        self.all().values_mut().for_each(FirstTimes::forget);
     }
 
     /// Forgets a shard when the write is over that this is kept for, also one that is cancelled.
@@ -114,12 +114,12 @@ impl Idle {
         Writing { idle: self, shard }
     }
 
-    fn all(&self) -> MutexGuard<'_, HashMap<Shard, Known>> {
+    fn all(&self) -> MutexGuard<'_, HashMap<Shard, FirstTimes>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Known {
+impl FirstTimes {
     fn forget(&mut self) {
         self.firsts.clear();
         self.writes += 1;

@@ -140,7 +140,7 @@ fn add(call: &mut Call, new: &NewRow) {
         When::After(delay) => call.arg(millis(delay)),
         When::At(time) => call.arg(format!("@{}", time.as_millis())),
     };
-    call.arg(millis(new.look_in))
+    call.arg(millis(new.overdue_after))
         .arg(codec::head(&row))
         .arg(codec::packed(&row.payload, &row.headers))
         .arg(new.note.event.as_deref().unwrap_or_default());

@@ -27,7 +27,7 @@ pub(super) fn believed(shards: u16) -> Duration {
     quiet.min(LONGEST)
 }
 
-/// What is due within so long is published: before, a process that heard of nothing does not ask.
+/// What is due within so long is published: before, a process that has heard of nothing does not ask.
 pub(super) fn published_within(shards: u16) -> Duration {
     believed(shards) + defaults::LOOK_AHEAD
 }
@@ -37,13 +37,13 @@ pub(super) struct Listener {
     address: Address,
     channel: String,
     clock: Clock,
-    heard: Arc<Heard>,
+    state: Arc<ListenerState>,
     /// Ends with the listener, or with its runtime.
     listening: Background,
 }
 
-/// What has been heard.
-struct Heard {
+/// What the listening task and the waiters share.
+struct ListenerState {
     /// By what this process knows its own messages.
     sender: u64,
     idle: Arc<Idle>,
@@ -54,7 +54,7 @@ struct Heard {
 
 impl Listener {
     pub(super) fn new(address: Address, channel: String, idle: Arc<Idle>, clock: Clock) -> Self {
-        let heard = Heard {
+        let state = ListenerState {
             sender: clock.random_below(u64::MAX),
             idle,
             is_connected: AtomicBool::new(false),
@@ -64,7 +64,7 @@ impl Listener {
             address,
             channel,
             clock,
-            heard: Arc::new(heard),
+            state: Arc::new(state),
             listening: Background::default(),
         }
     }
@@ -75,34 +75,34 @@ impl Listener {
 
     /// What a message of this process about a shard begins with.
     pub(super) fn sender(&self, shard: Shard) -> String {
-        format!("{} {shard}", self.heard.sender)
+        format!("{} {shard}", self.state.sender)
     }
 
     /// Whether nothing that is said is missed; begins to listen.
     pub(super) fn is_listening(&self) -> bool {
         self.start();
-        self.heard.is_connected.load(Ordering::Acquire)
+        self.state.is_connected.load(Ordering::Acquire)
     }
 
     /// Waits for a message, or for a moment after which one may have been missed.
     pub(super) async fn notified(&self) {
         self.start();
-        self.heard.soon.notified().await;
+        self.state.soon.notified().await;
     }
 
     fn start(&self) {
         self.listening.keep(|| {
             // What was said since the last runtime ended is missed.
-            self.heard.ends();
+            self.state.ends();
             let (address, channel) = (self.address.clone(), self.channel.clone());
-            let heard = Arc::clone(&self.heard);
+            let state = Arc::clone(&self.state);
             self.clock
-                .spawn(async move { listen(&address, Role::Store, &channel, heard).await })
+                .spawn(async move { listen(&address, Role::Store, &channel, state).await })
         });
     }
 }
 
-impl MessageListener for Heard {
+impl MessageListener for ListenerState {
     /// A message of `publish` in `index.lua`: sender, shard, and in how many ms something is due.
     fn message(&self, text: &[u8]) {
         let text = str::from_utf8(text).unwrap_or_default();
@@ -133,7 +133,7 @@ impl MessageListener for Heard {
     }
 }
 
-impl Heard {
+impl ListenerState {
     /// Ends the wait of every waiter, and the next one too: a worker that sweeps at this moment may have asked before the row
     /// was there.
     fn wake(&self) {
@@ -154,14 +154,14 @@ mod tests {
 
     /// Whether what a server pushes ends a wait.
     fn wakes(text: &str) -> bool {
-        let heard = Heard {
+        let state = ListenerState {
             sender: 7,
             idle: Arc::default(),
             is_connected: AtomicBool::new(true),
             soon: Notify::new(),
         };
-        heard.message(text.as_bytes());
-        let woken = heard.soon.notified();
+        state.message(text.as_bytes());
+        let woken = state.soon.notified();
         tokio::pin!(woken);
         woken.as_mut().enable()
     }

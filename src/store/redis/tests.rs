@@ -54,7 +54,7 @@ fn due(n: u64) -> NewRow {
         payload: b"payload".to_vec(),
         headers: BTreeMap::new(),
         due: When::After(NONE),
-        look_in: LONG,
+        overdue_after: LONG,
         max_attempts: None,
         replace: false,
         note: Default::default(),

@@ -60,7 +60,7 @@ mod tests {
             payload: Vec::new(),
             headers: Default::default(),
             due: When::At(ms(0)),
-            look_in: Duration::ZERO,
+            overdue_after: Duration::ZERO,
             max_attempts: None,
             replace: false,
             note: Default::default(),

@@ -16,7 +16,7 @@ pub(in crate::store) struct Transition<'e> {
     /// The new due time, with which earlier stalls are forgotten; else as before.
     pub(in crate::store) due: Option<When>,
     /// When to look next, from now; never, for a dead row that stays until an operator acts.
-    pub(in crate::store) look_in: Option<Duration>,
+    pub(in crate::store) overdue_after: Option<Duration>,
     /// As if it had just been scheduled.
     pub(in crate::store) anew: bool,
     /// One hop more, and not an update to its caller.
@@ -42,18 +42,18 @@ impl<'e> Transition<'e> {
     /// By what happens to a row that a worker holds or sends on its way.
     pub(in crate::store) fn of(event: &'e Event, stay: Stay) -> Self {
         match event {
-            Event::Hop { look_in } => Self {
+            Event::Hop { overdue_after } => Self {
                 hop: true,
-                ..Self::to(State::Scheduled, *look_in)
+                ..Self::to(State::Scheduled, *overdue_after)
             },
             Event::End { ending } => Self::by_ending(ending, stay),
         }
     }
 
     fn by_ending(ending: &'e Ending, stay: Stay) -> Self {
-        let later = |after, look_in| Self {
+        let later = |after, overdue_after| Self {
             due: Some(When::After(after)),
-            ..Self::to(State::Scheduled, look_in)
+            ..Self::to(State::Scheduled, overdue_after)
         };
         match *ending {
             Ending::Done => Self::to(State::Done, stay.ended),
@@ -64,27 +64,27 @@ impl<'e> Transition<'e> {
             },
             Ending::Retry {
                 after,
-                look_in,
+                overdue_after,
                 ref error,
             } => Self {
                 error: Some(error),
-                ..later(after, look_in)
+                ..later(after, overdue_after)
             },
             Ending::Snooze {
                 after,
-                look_in,
+                overdue_after,
                 ref reason,
             } => Self {
                 given_back: 1,
                 error: reason.as_deref(),
-                ..later(after, look_in)
+                ..later(after, overdue_after)
             },
-            Ending::Again { after, look_in } => Self::anew(When::After(after), look_in),
+            Ending::Again { after, overdue_after } => Self::anew(When::After(after), overdue_after),
             Ending::Release => Self {
                 given_back: 1,
                 ..Self::to(State::Scheduled, Duration::ZERO)
             },
-            Ending::Moved { due, look_in } => Self::anew(When::At(due), look_in),
+            Ending::Moved { due, overdue_after } => Self::anew(When::At(due), overdue_after),
             Ending::Cancelled => Self {
                 given_back: 1,
                 ..Self::to(State::Cancelled, stay.ended)
@@ -95,34 +95,34 @@ impl<'e> Transition<'e> {
     /// By a verb that a caller may use on the row as it is.
     pub(in crate::store) fn by(verb: &Verb, stay: Stay) -> Self {
         match *verb {
-            Verb::Reschedule { due, look_in } => Self::anew(due, look_in),
-            Verb::RunNow { look_in } | Verb::Redrive { look_in } => {
-                Self::anew(When::After(Duration::ZERO), look_in)
+            Verb::Reschedule { due, overdue_after } => Self::anew(due, overdue_after),
+            Verb::RunNow { overdue_after } | Verb::Redrive { overdue_after } => {
+                Self::anew(When::After(Duration::ZERO), overdue_after)
             }
             Verb::Edit {
                 due: Some(due),
-                look_in,
+                overdue_after,
                 ..
-            } => Self::anew(due, look_in),
-            Verb::Edit { look_in, .. } => Self::to(State::Scheduled, look_in),
+            } => Self::anew(due, overdue_after),
+            Verb::Edit { overdue_after, .. } => Self::to(State::Scheduled, overdue_after),
             Verb::Cancel | Verb::Dismiss => Self::to(State::Cancelled, stay.ended),
         }
     }
 
     /// To be as if it had just been scheduled.
-    pub(in crate::store) fn anew(due: When, look_in: Duration) -> Self {
+    pub(in crate::store) fn anew(due: When, overdue_after: Duration) -> Self {
         Self {
             due: Some(due),
             anew: true,
-            ..Self::to(State::Scheduled, look_in)
+            ..Self::to(State::Scheduled, overdue_after)
         }
     }
 
-    fn to(state: State, look_in: impl Into<Option<Duration>>) -> Self {
+    fn to(state: State, overdue_after: impl Into<Option<Duration>>) -> Self {
         Self {
             state,
             due: None,
-            look_in: look_in.into(),
+            overdue_after: overdue_after.into(),
             anew: false,
             hop: false,
             given_back: 0,
@@ -134,7 +134,7 @@ impl<'e> Transition<'e> {
     pub(in crate::store) fn apply(self, row: &mut Task, now: Timestamp) {
         let updated_at = if self.hop { row.updated_at } else { now };
         enter(row, self.state, updated_at);
-        row.wake_at = self.look_in.map(|look_in| now.after(look_in));
+        row.wake_at = self.overdue_after.map(|overdue_after| now.after(overdue_after));
         row.started = false;
         row.hop = row.hop.saturating_add(u32::from(self.hop));
         row.attempt = row.attempt.saturating_sub(u32::from(self.given_back));
@@ -166,7 +166,7 @@ pub(in crate::store) fn new(new: NewRow, now: Timestamp) -> Task {
         planned_at: due_at.max(now),
         state: State::Scheduled,
         version: 1,
-        wake_at: Some(now.after(new.look_in)),
+        wake_at: Some(now.after(new.overdue_after)),
         attempt: 0,
         started: false,
         stalls: 0,

@@ -29,7 +29,7 @@ impl Rows {
             live.payload = row.payload;
             live.headers = row.headers;
             live.max_attempts = row.max_attempts;
-            Transition::anew(row.due, row.look_in).apply(&mut live, now);
+            Transition::anew(row.due, row.overdue_after).apply(&mut live, now);
             self.enter(live.id, now, &row.note, |old| *old = live.clone());
             return Scheduled::Replaced(live);
         }

@@ -5,21 +5,21 @@ use std::collections::BTreeMap;
 use super::StoreFixture;
 use super::trial::*;
 use crate::backend::Wake;
-use crate::store::{Claim, Ending, Looked, NewRow, When};
+use crate::store::{Claim, Ending, NewRow, PollResult, When};
 use crate::{State, Task, Timestamp};
 
 pub(super) async fn a_due_row_is_claimed(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
     let before = trial.add(due(1).named("a")).await;
     let start = trial.now().await;
-    let looked = trial.arrive(&[wake(&before)], &any()).await;
+    let polled = trial.arrive(&[wake(&before)], &any()).await;
     let task = trial.get(id(1)).await;
     assert_claimed(&before, &task, (start, trial.now().await));
-    let expected = Looked {
+    let expected = PollResult {
         claimed: vec![task],
-        ..Looked::default()
+        ..PollResult::default()
     };
-    assert_eq!(looked, expected);
+    assert_eq!(polled, expected);
 }
 
 /// Asserts that `task` is what a claim of [`any`] makes of a row.
@@ -45,14 +45,14 @@ pub(super) async fn a_row_that_is_not_due_is_early_and_unchanged(fixture: &dyn S
     // One that is due at another time than it was planned for.
     let due = trial.add(due(2).named("a")).await;
     let claimed = trial.claim(&due, &any()).await;
-    let (after, look_in) = (LONG, LONG);
+    let (after, overdue_after) = (LONG, LONG);
     assert!(
         trial
             .end(
                 &claimed,
                 Ending::Snooze {
                     after,
-                    look_in,
+                    overdue_after,
                     reason: None,
                 }
             )
@@ -61,12 +61,12 @@ pub(super) async fn a_row_that_is_not_due_is_early_and_unchanged(fixture: &dyn S
     for task in [new, trial.get(id(2)).await] {
         // Neither room nor a handler is asked for.
         for claim in [any(), claim(&[(KIND, 0)]), nothing()] {
-            let looked = trial.arrive(&[wake(&task)], &claim).await;
-            let expected = Looked {
+            let polled = trial.arrive(&[wake(&task)], &claim).await;
+            let expected = PollResult {
                 early: vec![pending(&task)],
-                ..Looked::default()
+                ..PollResult::default()
             };
-            assert_eq!(looked, expected);
+            assert_eq!(polled, expected);
         }
         assert_eq!(trial.get(task.id).await, task);
     }
@@ -101,12 +101,12 @@ pub(super) async fn another_version_is_stale(fixture: &dyn StoreFixture) {
             version,
             ..wake(&task)
         };
-        let looked = trial.arrive(&[foreign], &any()).await;
-        let expected = Looked {
+        let polled = trial.arrive(&[foreign], &any()).await;
+        let expected = PollResult {
             stale: 1,
-            ..Looked::default()
+            ..PollResult::default()
         };
-        assert_eq!(looked, expected);
+        assert_eq!(polled, expected);
     }
     assert_eq!(trial.get(id(1)).await, task);
 }
@@ -116,8 +116,8 @@ pub(super) async fn a_row_that_is_not_scheduled_is_stale(fixture: &dyn StoreFixt
     let states = [State::Running, State::Done, State::Dead, State::Cancelled];
     for (n, state) in (1..).zip(states) {
         let task = trial.row_in(state, n, &n.to_string()).await;
-        let looked = trial.arrive(&[wake(&task)], &any()).await;
-        assert_eq!((looked.stale, looked.claimed.len()), (1, 0));
+        let polled = trial.arrive(&[wake(&task)], &any()).await;
+        assert_eq!((polled.stale, polled.claimed.len()), (1, 0));
         assert_eq!(trial.get(id(n)).await, task);
     }
 }
@@ -136,8 +136,8 @@ pub(super) async fn of_twins_the_second_is_stale(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
     let task = trial.add(due(1)).await;
     let claimed = trial.claim(&task, &any()).await;
-    let looked = trial.arrive(&[wake(&task)], &any()).await;
-    assert_eq!((looked.stale, looked.claimed.len()), (1, 0));
+    let polled = trial.arrive(&[wake(&task)], &any()).await;
+    assert_eq!((polled.stale, polled.claimed.len()), (1, 0));
     assert_eq!(trial.get(id(1)).await, claimed);
 }
 
@@ -145,12 +145,12 @@ pub(super) async fn a_due_row_without_room_or_handler_waits_unchanged(fixture: &
     let trial = Trial::new(fixture).await;
     let task = trial.add(due(1)).await;
     for claim in [claim(&[(KIND, 0)]), claim(&[("other", MANY)]), nothing()] {
-        let looked = trial.arrive(&[wake(&task)], &claim).await;
-        let expected = Looked {
+        let polled = trial.arrive(&[wake(&task)], &claim).await;
+        let expected = PollResult {
             waiting: BTreeMap::from([(KIND.into(), 1)]),
-            ..Looked::default()
+            ..PollResult::default()
         };
-        assert_eq!(looked, expected);
+        assert_eq!(polled, expected);
         assert_eq!(trial.get(id(1)).await, task);
     }
     trial.claim(&task, &any()).await;
@@ -163,12 +163,12 @@ pub(super) async fn room_is_for_each_kind_and_never_exceeded(fixture: &dyn Store
         let kind = ["a", "b", "c"][n as usize % 3];
         wakes.push(wake(&trial.add(due(n).of(kind)).await));
     }
-    let looked = trial.arrive(&wakes, &claim(&[("a", 2), ("b", 9)])).await;
-    assert_eq!(count(&looked.claimed, "a"), 2);
-    assert_eq!(count(&looked.claimed, "b"), 5);
-    assert_eq!(looked.claimed.len(), 7);
+    let polled = trial.arrive(&wakes, &claim(&[("a", 2), ("b", 9)])).await;
+    assert_eq!(count(&polled.claimed, "a"), 2);
+    assert_eq!(count(&polled.claimed, "b"), 5);
+    assert_eq!(polled.claimed.len(), 7);
     let waiting = BTreeMap::from([("a".into(), 3), ("c".into(), 5)]);
-    assert_eq!(looked.waiting, waiting);
+    assert_eq!(polled.waiting, waiting);
     let scheduled = trial.list("a", State::Scheduled, MANY).await;
     assert_eq!(scheduled.len(), 3);
     assert!(scheduled.iter().all(|task| task.version == 1));
@@ -185,8 +185,8 @@ pub(super) async fn the_kind_of_the_row_counts_and_not_that_of_the_wake(fixture:
         kind: "b".into(),
         ..wake(&task)
     };
-    let looked = trial.arrive(&[foreign], &claim(&[("b", 1)])).await;
-    assert_eq!(looked.claimed, []);
+    let polled = trial.arrive(&[foreign], &claim(&[("b", 1)])).await;
+    assert_eq!(polled.claimed, []);
     assert_eq!(trial.get(id(1)).await, task);
 }
 
@@ -201,12 +201,12 @@ pub(super) async fn a_mixed_batch_tells_each_apart(fixture: &dyn StoreFixture) {
         ..wake(&ready)
     };
     let wakes = [wake(&stale), wake(&early), missing, wake(&ready), wake(&waiting)];
-    let looked = trial.arrive(&wakes, &any()).await;
-    assert_eq!(ids(&looked.claimed), [id(1)]);
-    assert_eq!(looked.early, [pending(&early)]);
-    assert_eq!(looked.stale, 2);
-    assert_eq!(looked.waiting, BTreeMap::from([("other".into(), 1)]));
-    assert_eq!(looked.expired, 0);
+    let polled = trial.arrive(&wakes, &any()).await;
+    assert_eq!(ids(&polled.claimed), [id(1)]);
+    assert_eq!(polled.early, [pending(&early)]);
+    assert_eq!(polled.stale, 2);
+    assert_eq!(polled.waiting, BTreeMap::from([("other".into(), 1)]));
+    assert_eq!(polled.expired, 0);
 }
 
 pub(super) async fn the_owner_of_a_claim_is_noted(fixture: &dyn StoreFixture) {

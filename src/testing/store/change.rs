@@ -8,8 +8,8 @@ use super::trial::*;
 use crate::store::{Change, Ending, Expect, Target, Verb, When};
 use crate::{Answer, State, Task, Timestamp};
 
-const REDRIVE: Verb = Verb::Redrive { look_in: LONG };
-const RUN_NOW: Verb = Verb::RunNow { look_in: LONG };
+const REDRIVE: Verb = Verb::Redrive { overdue_after: LONG };
+const RUN_NOW: Verb = Verb::RunNow { overdue_after: LONG };
 
 /// Asserts what each verb answers for a row in a state, by its id and by its key, and that a row which was not
 /// changed is as it was.
@@ -98,8 +98,16 @@ pub(super) async fn a_reschedule_starts_anew_at_its_time(fixture: &dyn StoreFixt
     for (n, when) in [(1, When::After(2 * LONG)), (2, When::At(calendar))] {
         let before = tried(&trial, due(n)).await;
         let start = trial.now().await;
-        let look_in = Duration::from_secs(60);
-        let answer = trial.change(id(n), Verb::Reschedule { due: when, look_in }).await;
+        let overdue_after = Duration::from_secs(60);
+        let answer = trial
+            .change(
+                id(n),
+                Verb::Reschedule {
+                    due: when,
+                    overdue_after,
+                },
+            )
+            .await;
         let span = (start, trial.now().await);
         let task = trial.get(id(n)).await;
         assert_eq!(answer, Answer::Done(task.clone()));
@@ -107,7 +115,7 @@ pub(super) async fn a_reschedule_starts_anew_at_its_time(fixture: &dyn StoreFixt
             When::After(delay) => assert_after(span, delay, task.due_at),
             When::At(time) => assert_eq!(task.due_at, time),
         }
-        assert_after(span, look_in, task.wake_at);
+        assert_after(span, overdue_after, task.wake_at);
         assert_anew(&before, &task, span);
     }
 }
@@ -307,7 +315,7 @@ pub(super) async fn a_repeated_change_that_expects_a_version_applies_once(fixtur
     let task = trial.add(later(1)).await;
     let shift = Verb::Reschedule {
         due: When::At(task.due_at.shifted(1_000)),
-        look_in: LONG,
+        overdue_after: LONG,
     };
     for expect in [Expect::Version(task.version), Expect::Due(task.due_at)] {
         let now = trial.get(id(1)).await;
@@ -392,7 +400,10 @@ pub(super) async fn a_wake_of_what_was_changed_is_stale(fixture: &dyn StoreFixtu
 pub(super) async fn what_was_cancelled_or_moved_away_is_not_claimed(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
     let due = When::After(LONG);
-    let away = Verb::Reschedule { due, look_in: NONE };
+    let away = Verb::Reschedule {
+        due,
+        overdue_after: NONE,
+    };
     for (n, verb) in [(1, Verb::Cancel), (2, away)] {
         trial.add(overdue(n)).await;
         assert!(trial.change(id(n), verb).await.is_done());

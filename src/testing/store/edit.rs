@@ -16,7 +16,7 @@ fn edit(payload: &[u8]) -> Verb {
     Verb::Edit {
         payload: payload.to_vec(),
         due: None,
-        look_in: 2 * LONG,
+        overdue_after: 2 * LONG,
     }
 }
 
@@ -62,7 +62,7 @@ pub(super) async fn an_edit_with_a_time_moves_the_row_as_well(fixture: &dyn Stor
     let verb = Verb::Edit {
         payload: NEW.to_vec(),
         due: Some(When::At(due_at)),
-        look_in: LONG,
+        overdue_after: LONG,
     };
     let answer = trial.change(id(1), verb).await;
     let task = trial.get(id(1)).await;
@@ -102,7 +102,10 @@ pub(super) async fn a_move_after_an_edit_keeps_its_payload(fixture: &dyn StoreFi
     let trial = Trial::new(fixture).await;
     trial.add(filled(later(1))).await;
     let due = When::After(Duration::ZERO);
-    let away = Verb::Reschedule { due, look_in: LONG };
+    let away = Verb::Reschedule {
+        due,
+        overdue_after: LONG,
+    };
     let change = |verb| Change {
         target: id(1).into(),
         verb,
@@ -122,7 +125,15 @@ pub(super) async fn an_edit_that_expects_another_time_leaves_the_row(fixture: &d
     let trial = Trial::new(fixture).await;
     let before = trial.add(filled(later(1))).await;
     let due = When::At(before.due_at.shifted(60_000));
-    let moved = trial.change(id(1), Verb::Reschedule { due, look_in: LONG }).await;
+    let moved = trial
+        .change(
+            id(1),
+            Verb::Reschedule {
+                due,
+                overdue_after: LONG,
+            },
+        )
+        .await;
     assert!(moved.is_done());
     let expect = Expect::Due(before.due_at);
     let answer = trial.change_if(id(1), edit(NEW), expect).await;

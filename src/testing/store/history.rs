@@ -16,26 +16,26 @@ fn note(event: &str) -> Note {
     }
 }
 
-fn noting(row: NewRow, event: &str) -> NewRow {
+fn with_event(row: NewRow, event: &str) -> NewRow {
     let note = note(event);
     NewRow { note, ..row }
 }
 
 fn end(task: &Task, ending: Ending, event: &str) -> Step {
-    Step::end(task.id, task.version, ending).noting(note(event))
+    Step::end(task.id, task.version, ending).with_note(note(event))
 }
 
 /// A line of a history, without its time, which is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Told {
+struct Recorded {
     version: u64,
     before: Option<Timestamp>,
     due_at: Timestamp,
     event: String,
 }
 
-fn told(version: u64, before: impl Into<Option<Timestamp>>, due_at: Timestamp, event: &str) -> Told {
-    Told {
+fn recorded(version: u64, before: impl Into<Option<Timestamp>>, due_at: Timestamp, event: &str) -> Recorded {
+    Recorded {
         version,
         before: before.into(),
         due_at,
@@ -44,13 +44,13 @@ fn told(version: u64, before: impl Into<Option<Timestamp>>, due_at: Timestamp, e
 }
 
 impl Trial<'_> {
-    async fn noted(&self, id: TaskId) -> Noted {
+    async fn history(&self, id: TaskId) -> Noted {
         ok(self.store.history(id).await)
     }
 
     /// The lines of a whole history, all of them of times since `start`.
-    async fn told(&self, id: TaskId, start: Timestamp) -> Vec<Told> {
-        let history = self.noted(id).await.history;
+    async fn recorded(&self, id: TaskId, start: Timestamp) -> Vec<Recorded> {
+        let history = self.history(id).await.history;
         let now = self.now().await;
         assert!(history.is_empty() || history.starts_with('\n'), "{history:?}");
         let mut last = start;
@@ -60,7 +60,7 @@ impl Trial<'_> {
             let at = time(parts[1]).expect("a line has five parts");
             assert!((last..=now).contains(&at), "{line:?} is not from {last} to {now}");
             last = at;
-            Told {
+            Recorded {
                 version: parts[0].parse().expect("a line has five parts"),
                 before: time(parts[2]),
                 due_at: time(parts[3]).expect("a line has five parts"),
@@ -70,7 +70,7 @@ impl Trial<'_> {
         history.split('\n').skip(1).map(line).collect()
     }
 
-    async fn change_noting(&self, id: TaskId, verb: Verb, event: &str) -> crate::Answer {
+    async fn change_with_event(&self, id: TaskId, verb: Verb, event: &str) -> crate::Answer {
         let change = crate::store::Change {
             target: id.into(),
             verb,
@@ -81,7 +81,7 @@ impl Trial<'_> {
     }
 }
 
-fn noting_claims(claim: Claim, history: History) -> Claim {
+fn claim_with_history(claim: Claim, history: History) -> Claim {
     let history = history.into();
     Claim { history, ..claim }
 }
@@ -91,69 +91,76 @@ pub(super) async fn every_transition_is_noted_in_its_order(fixture: &dyn StoreFi
     let start = trial.now().await;
     let row = NewRow {
         due: When::After(LONG),
-        ..noting(due(1), ODD)
+        ..with_event(due(1), ODD)
     };
     let first = trial.add(row).await;
-    let mut expected = vec![told(1, None, first.due_at, ODD)];
-    let hop = Step::hop(id(1), 1, LONG).noting(note("a hop"));
+    let mut expected = vec![recorded(1, None, first.due_at, ODD)];
+    let hop = Step::hop(id(1), 1, LONG).with_note(note("a hop"));
     assert_eq!(trial.advance(&[hop]).await, [true]);
-    expected.push(told(2, first.due_at, first.due_at, "a hop"));
+    expected.push(recorded(2, first.due_at, first.due_at, "a hop"));
     assert!(
         trial
-            .change_noting(id(1), Verb::RunNow { look_in: LONG }, "now")
+            .change_with_event(id(1), Verb::RunNow { overdue_after: LONG }, "now")
             .await
             .is_done()
     );
     let task = trial.get(id(1)).await;
-    expected.push(told(3, first.due_at, task.due_at, "now"));
-    let mut claimed = trial.claim(&task, &noting_claims(any(), History::All)).await;
-    let told_of_claims = trial.told(id(1), start).await.pop().expect("a claim is noted");
-    assert!(told_of_claims.event.contains("claimed"), "{told_of_claims:?}");
+    expected.push(recorded(3, first.due_at, task.due_at, "now"));
+    let mut claimed = trial.claim(&task, &claim_with_history(any(), History::All)).await;
+    let recorded_claims = trial
+        .recorded(id(1), start)
+        .await
+        .pop()
+        .expect("a claim is noted");
+    assert!(recorded_claims.event.contains("claimed"), "{recorded_claims:?}");
     assert!(
-        told_of_claims.event.contains("worker:tester"),
-        "{told_of_claims:?}"
+        recorded_claims.event.contains("worker:tester"),
+        "{recorded_claims:?}"
     );
-    expected.push(told(4, task.due_at, task.due_at, &told_of_claims.event));
+    expected.push(recorded(4, task.due_at, task.due_at, &recorded_claims.event));
     let retry = Ending::Retry {
         after: NONE,
-        look_in: LONG,
+        overdue_after: LONG,
         error: "no luck".to_owned(),
     };
     assert_eq!(trial.advance(&[end(&claimed, retry, "again")]).await, [true]);
     let again = trial.get(id(1)).await;
-    expected.push(told(5, task.due_at, again.due_at, "again"));
-    claimed = trial.ready(&noting_claims(any(), History::All)).await.remove(0);
-    expected.push(told(6, again.due_at, again.due_at, &told_of_claims.event));
+    expected.push(recorded(5, task.due_at, again.due_at, "again"));
+    claimed = trial
+        .ready(&claim_with_history(any(), History::All))
+        .await
+        .remove(0);
+    expected.push(recorded(6, again.due_at, again.due_at, &recorded_claims.event));
     assert_eq!(
         trial.advance(&[end(&claimed, Ending::Done, "done")]).await,
         [true]
     );
-    expected.push(told(7, again.due_at, again.due_at, "done"));
-    assert_eq!(trial.told(id(1), start).await, expected);
+    expected.push(recorded(7, again.due_at, again.due_at, "done"));
+    assert_eq!(trial.recorded(id(1), start).await, expected);
 }
 
 pub(super) async fn nothing_is_noted_that_is_not_asked_for(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
     for (n, state) in (1..).zip(State::ALL) {
         let task = trial.row_in(state, n, &n.to_string()).await;
-        assert_eq!(trial.noted(task.id).await, Noted::default(), "{state:?}");
+        assert_eq!(trial.history(task.id).await, Noted::default(), "{state:?}");
     }
-    assert_eq!(trial.noted(id(99)).await, Noted::default());
+    assert_eq!(trial.history(id(99)).await, Noted::default());
     // Changes alone: a claim is none, and the end of a lease is.
     let start = trial.now().await;
     trial.add(overdue(9)).await;
-    let swept = noting_claims(fleeting(), History::Changes);
+    let swept = claim_with_history(fleeting(), History::Changes);
     assert_eq!(trial.sweep(&swept, MANY, NONE).await.claimed.len(), 1);
-    assert_eq!(trial.noted(id(9)).await, Noted::default());
+    assert_eq!(trial.history(id(9)).await, Noted::default());
     trial.pass(NONE).await;
     let found = trial
-        .sweep(&noting_claims(nothing(), History::Changes), MANY, NONE)
+        .sweep(&claim_with_history(nothing(), History::Changes), MANY, NONE)
         .await;
     assert_eq!(found.expired, 1);
-    let told = trial.told(id(9), start).await;
-    assert_eq!((told.len(), told[0].version), (1, 3), "{told:?}");
-    assert!(told[0].event.contains("expired"), "{told:?}");
-    assert_eq!(told[0].before, Some(told[0].due_at));
+    let recorded = trial.recorded(id(9), start).await;
+    assert_eq!((recorded.len(), recorded[0].version), (1, 3), "{recorded:?}");
+    assert!(recorded[0].event.contains("expired"), "{recorded:?}");
+    assert_eq!(recorded[0].before, Some(recorded[0].due_at));
 }
 
 pub(super) async fn the_end_of_a_lease_is_noted_by_the_call_that_finds_it(fixture: &dyn StoreFixture) {
@@ -164,8 +171,13 @@ pub(super) async fn the_end_of_a_lease_is_noted_by_the_call_that_finds_it(fixtur
     }
     trial.pass(NONE).await;
     let start = trial.now().await;
-    assert!(trial.change_noting(id(1), Verb::Cancel, "gone").await.is_done());
-    let replacing = noting(due(9).named("2").replacing(), "new");
+    assert!(
+        trial
+            .change_with_event(id(1), Verb::Cancel, "gone")
+            .await
+            .is_done()
+    );
+    let replacing = with_event(due(9).named("2").replacing(), "new");
     assert!(matches!(
         trial.insert(vec![replacing]).await[..],
         [crate::Scheduled::Replaced(_)]
@@ -173,71 +185,81 @@ pub(super) async fn the_end_of_a_lease_is_noted_by_the_call_that_finds_it(fixtur
     // A verb that is refused ends it all the same.
     assert!(
         !trial
-            .change_noting(id(3), Verb::Dismiss, "refused")
+            .change_with_event(id(3), Verb::Dismiss, "refused")
             .await
             .is_done()
     );
     for (n, then) in [(1, Some("gone")), (2, Some("new")), (3, None)] {
-        let told = trial.told(id(n), start).await;
-        assert!(told[0].event.contains("expired"), "{told:?}");
-        assert_eq!(told[0].version, 3);
-        let rest: Vec<_> = told[1..].iter().map(|told| told.event.as_str()).collect();
+        let recorded = trial.recorded(id(n), start).await;
+        assert!(recorded[0].event.contains("expired"), "{recorded:?}");
+        assert_eq!(recorded[0].version, 3);
+        let rest: Vec<_> = recorded[1..]
+            .iter()
+            .map(|recorded| recorded.event.as_str())
+            .collect();
         assert_eq!(rest, then.into_iter().collect::<Vec<_>>());
     }
 }
 
 pub(super) async fn what_did_not_happen_is_not_noted(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
-    let task = trial.add(noting(later(1).named("a"), "first")).await;
-    let before = trial.noted(id(1)).await;
-    trial.insert(vec![noting(later(1), "same id")]).await;
-    trial.insert(vec![noting(later(2).named("a"), "same key")]).await;
-    let redrive = Verb::Redrive { look_in: LONG };
-    assert!(!trial.change_noting(id(1), redrive, "not dead").await.is_done());
-    let late = Step::hop(id(1), 9, LONG).noting(note("another version"));
+    let task = trial.add(with_event(later(1).named("a"), "first")).await;
+    let before = trial.history(id(1)).await;
+    trial.insert(vec![with_event(later(1), "same id")]).await;
+    trial
+        .insert(vec![with_event(later(2).named("a"), "same key")])
+        .await;
+    let redrive = Verb::Redrive { overdue_after: LONG };
+    assert!(
+        !trial
+            .change_with_event(id(1), redrive, "not dead")
+            .await
+            .is_done()
+    );
+    let late = Step::hop(id(1), 9, LONG).with_note(note("another version"));
     assert_eq!(trial.advance(&[late]).await, [false]);
-    assert_eq!(trial.noted(id(1)).await, before);
-    assert_eq!(trial.noted(id(2)).await, Noted::default());
+    assert_eq!(trial.history(id(1)).await, before);
+    assert_eq!(trial.history(id(2)).await, Noted::default());
     // Nor does a transition without an entry change earlier ones.
     assert!(trial.hop_once(&task).await);
     assert!(trial.change(id(1), Verb::Cancel).await.is_done());
-    assert_eq!(trial.noted(id(1)).await, before);
+    assert_eq!(trial.history(id(1)).await, before);
 }
 
 pub(super) async fn a_replaced_row_keeps_its_history(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
     let start = trial.now().await;
-    let first = trial.add(noting(later(1).named("a"), "first")).await;
+    let first = trial.add(with_event(later(1).named("a"), "first")).await;
     // New ones beside it, in one batch.
     let rows = vec![
-        noting(due(2).named("b"), "other"),
-        noting(due(3).named("a").replacing(), "second"),
-        noting(due(4).named("b").replacing(), "third"),
+        with_event(due(2).named("b"), "other"),
+        with_event(due(3).named("a").replacing(), "second"),
+        with_event(due(4).named("b").replacing(), "third"),
     ];
     let answers = trial.insert(rows).await;
     let due_at = |n: usize| answers[n].task().due_at;
     let expected = [
-        told(1, None, first.due_at, "first"),
-        told(2, first.due_at, due_at(1), "second"),
+        recorded(1, None, first.due_at, "first"),
+        recorded(2, first.due_at, due_at(1), "second"),
     ];
-    assert_eq!(trial.told(id(1), start).await, expected);
+    assert_eq!(trial.recorded(id(1), start).await, expected);
     let expected = [
-        told(1, None, due_at(0), "other"),
-        told(2, due_at(0), due_at(2), "third"),
+        recorded(1, None, due_at(0), "other"),
+        recorded(2, due_at(0), due_at(2), "third"),
     ];
-    assert_eq!(trial.told(id(2), start).await, expected);
+    assert_eq!(trial.recorded(id(2), start).await, expected);
 }
 
 pub(super) async fn many_rows_are_each_noted_for_themselves(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
     let start = trial.now().await;
-    let rows = (1..=300).map(|n| noting(later(n), &format!("new {n}")));
+    let rows = (1..=300).map(|n| with_event(later(n), &format!("new {n}")));
     trial.insert(rows.collect()).await;
-    let hops = (1..=300).map(|n| Step::hop(id(n), 1, LONG).noting(note(&format!("hop {n}"))));
+    let hops = (1..=300).map(|n| Step::hop(id(n), 1, LONG).with_note(note(&format!("hop {n}"))));
     assert_eq!(trial.advance(&hops.collect::<Vec<_>>()).await, [true; 300]);
     for n in [1, 2, 128, 300] {
-        let told = trial.told(id(n), start).await;
-        let events: Vec<_> = told.into_iter().map(|told| told.event).collect();
+        let recorded = trial.recorded(id(n), start).await;
+        let events: Vec<_> = recorded.into_iter().map(|recorded| recorded.event).collect();
         assert_eq!(events, [format!("new {n}"), format!("hop {n}")]);
     }
 }
@@ -245,13 +267,13 @@ pub(super) async fn many_rows_are_each_noted_for_themselves(fixture: &dyn StoreF
 pub(super) async fn a_long_history_loses_what_is_oldest(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
     let long = |n: u64| format!("{n} {}", "ü".repeat(3_000));
-    let mut task = trial.add(noting(later(1), &long(0))).await;
+    let mut task = trial.add(with_event(later(1), &long(0))).await;
     for n in 1..=12 {
-        let hop = Step::hop(id(1), task.version, LONG).noting(note(&long(n)));
+        let hop = Step::hop(id(1), task.version, LONG).with_note(note(&long(n)));
         assert_eq!(trial.advance(&[hop]).await, [true]);
         task = trial.get(id(1)).await;
     }
-    let noted = trial.noted(id(1)).await;
+    let noted = trial.history(id(1)).await;
     assert!(
         noted.history.chars().count() <= Noted::LIMIT,
         "{}",
@@ -266,16 +288,21 @@ pub(super) async fn a_long_history_loses_what_is_oldest(fixture: &dyn StoreFixtu
 
 pub(super) async fn a_history_is_gone_with_its_row(fixture: &dyn StoreFixture) {
     let trial = Trial::keeping(fixture, NONE).await;
-    let task = trial.add(noting(due(1), "first")).await;
-    assert!(trial.change_noting(task.id, Verb::Cancel, "gone").await.is_done());
-    assert_ne!(trial.noted(id(1)).await, Noted::default());
+    let task = trial.add(with_event(due(1), "first")).await;
+    assert!(
+        trial
+            .change_with_event(task.id, Verb::Cancel, "gone")
+            .await
+            .is_done()
+    );
+    assert_ne!(trial.history(id(1)).await, Noted::default());
     trial.pass(NONE).await;
     assert_eq!(trial.purge(MANY).await, 1);
-    assert_eq!(trial.noted(id(1)).await, Noted::default());
+    assert_eq!(trial.history(id(1)).await, Noted::default());
     let start = trial.now().await;
-    let again = trial.add(noting(due(1), "again")).await;
-    let expected = [told(1, None, again.due_at, "again")];
-    assert_eq!(trial.told(id(1), start).await, expected);
+    let again = trial.add(with_event(due(1), "again")).await;
+    let expected = [recorded(1, None, again.due_at, "again")];
+    assert_eq!(trial.recorded(id(1), start).await, expected);
 }
 
 pub(super) async fn every_ending_is_noted_with_its_due_times(fixture: &dyn StoreFixture) {
@@ -292,7 +319,7 @@ pub(super) async fn every_ending_is_noted_with_its_due_times(fixture: &dyn Store
         };
         assert_eq!(trial.advance(&[step]).await, [true]);
         let after = trial.get(task.id).await;
-        let expected = [told(after.version, task.due_at, after.due_at, "ended")];
-        assert_eq!(trial.told(task.id, start).await, expected, "{ending:?}");
+        let expected = [recorded(after.version, task.due_at, after.due_at, "ended")];
+        assert_eq!(trial.recorded(task.id, start).await, expected, "{ending:?}");
     }
 }

@@ -16,7 +16,7 @@ pub(super) async fn a_new_row_is_as_it_was_given(fixture: &dyn StoreFixture) {
         payload: b"{\"order\":7}".to_vec(),
         headers: headers.clone(),
         max_attempts: Some(3),
-        look_in: Duration::from_secs(60),
+        overdue_after: Duration::from_secs(60),
         ..later(1).named("7")
     };
     let task = trial.add(row).await;
@@ -54,7 +54,7 @@ pub(super) async fn a_delay_beyond_the_last_moment_ends_there(fixture: &dyn Stor
     let trial = Trial::new(fixture).await;
     let row = NewRow {
         due: When::After(Duration::MAX),
-        look_in: Duration::MAX,
+        overdue_after: Duration::MAX,
         ..due(1)
     };
     trial.add(row).await;
@@ -122,7 +122,7 @@ pub(super) async fn a_scheduled_key_is_replaced_where_asked(fixture: &dyn StoreF
         payload: b"new".to_vec(),
         headers: BTreeMap::from([("new".to_owned(), "yes".to_owned())]),
         max_attempts: Some(9),
-        look_in: Duration::from_secs(60),
+        overdue_after: Duration::from_secs(60),
         ..later(2).named("a").replacing()
     };
     let answer = trial.insert(vec![row.clone()]).await.remove(0);
@@ -158,7 +158,7 @@ pub(super) async fn tried(trial: &Trial<'_>, row: NewRow) -> Task {
     let task = trial.claim(&task, &any()).await;
     let retry = Ending::Retry {
         after: LONG,
-        look_in: LONG,
+        overdue_after: LONG,
         error: "no luck".to_owned(),
     };
     assert!(trial.end(&task, retry).await);
@@ -377,7 +377,7 @@ pub(super) async fn a_time_that_has_passed_was_planned_for_now(fixture: &dyn Sto
 
     let moved = Verb::Reschedule {
         due: When::At(past),
-        look_in: LONG,
+        overdue_after: LONG,
     };
     trial.pass(NONE).await;
     let start = trial.now().await;

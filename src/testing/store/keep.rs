@@ -50,7 +50,7 @@ pub(super) async fn dead_rows_are_removed_where_that_is_said(fixture: &dyn Store
     }
     let other = trial.add(due(4).of(OTHER)).await;
     assert_eq!(trial.bring(&other, State::Dead).await.wake_at, None);
-    let redrive = Verb::Redrive { look_in: LONG };
+    let redrive = Verb::Redrive { overdue_after: LONG };
     assert!(trial.change(id(3), redrive).await.is_done());
     assert_eq!(trial.purge(MANY).await, 1);
     for (n, is_there) in (1..=4).zip([true, false, true, true]) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::StoreFixture;
 use super::trial::*;
-use crate::store::{Ahead, Looked, NewRow, Page, When};
+use crate::store::{Ahead, NewRow, Page, PollResult, When};
 use crate::{Kind, State, Task, TaskId, Timestamp};
 
 pub(super) async fn a_row_is_found_by_id_and_by_key(fixture: &dyn StoreFixture) {
@@ -154,7 +154,7 @@ pub(super) async fn upcoming_is_by_due_time_up_to_the_limit(fixture: &dyn StoreF
         let row = NewRow {
             due: When::After(Duration::from_secs(minutes * 60)),
             // `wake_at` is in another order.
-            look_in: Duration::from_secs(60 * n),
+            overdue_after: Duration::from_secs(60 * n),
             ..due(n).of(["a", "b"][n as usize % 2])
         };
         trial.add(row).await;
@@ -202,11 +202,11 @@ pub(super) async fn upcoming_begins_a_moment_ago(fixture: &dyn StoreFixture) {
     // A busy machine may miss the moment; not a hundred times.
     for n in 1..=100 {
         let task = trial.add(due(n)).await;
-        let looked = trial.ahead(ahead).await;
-        let late = looked.now.millis_since(task.due_at);
+        let polled = trial.ahead(ahead).await;
+        let late = polled.now.millis_since(task.due_at);
         // Some stores read by several statements, one after the other.
         if 2 * u128::from(late.unsigned_abs()) <= Ahead::SINCE.as_millis() {
-            assert!(looked.found.contains(&pending(&task)), "{late} ms late");
+            assert!(polled.found.contains(&pending(&task)), "{late} ms late");
             return;
         }
     }
@@ -252,8 +252,8 @@ pub(super) async fn every_answer_is_of_the_time_of_its_call(fixture: &dyn StoreF
         let answers = ok(store.change(Vec::new()).await);
         within(start, answers, trial.now().await);
         let start = trial.now().await;
-        let looked = ok(store.arrive(&[wake(&trial.get(id(n)).await)], &nothing()).await);
-        within(start, looked, trial.now().await);
+        let polled = ok(store.arrive(&[wake(&trial.get(id(n)).await)], &nothing()).await);
+        within(start, polled, trial.now().await);
         let start = trial.now().await;
         let ready = ok(store.ready(&any()).await);
         within(start, ready, trial.now().await);
@@ -282,11 +282,11 @@ pub(super) async fn an_empty_batch_does_nothing(fixture: &dyn StoreFixture) {
     let task = trial.add(overdue(1)).await;
     assert_eq!(trial.insert(Vec::new()).await, []);
     assert_eq!(each(trial.store.change(Vec::new()).await), []);
-    assert_eq!(trial.arrive(&[], &any()).await, Looked::default());
+    assert_eq!(trial.arrive(&[], &any()).await, PollResult::default());
     assert_eq!(trial.ready(&nothing()).await, []);
     assert_eq!(trial.advance(&[]).await, [false; 0]);
     assert_eq!(trial.renew(&[], LONG).await, [false; 0]);
-    assert_eq!(trial.sweep(&any(), 0, LONG).await, Looked::default());
+    assert_eq!(trial.sweep(&any(), 0, LONG).await, PollResult::default());
     assert_eq!(trial.list(KIND, State::Scheduled, 0).await, []);
     assert_eq!(trial.due_within(KIND, &[], MANY).await, [0; 0]);
     assert_eq!(trial.purge(0).await, 0);

@@ -55,12 +55,12 @@ pub(super) async fn live_and_dead_rows_are_never_removed(fixture: &dyn StoreFixt
 pub(super) async fn a_row_that_came_back_to_life_is_not_removed(fixture: &dyn StoreFixture) {
     let trial = Trial::keeping(fixture, NONE).await;
     let task = trial.row_in(State::Dead, 1, "a").await;
-    let redrive = Verb::Redrive { look_in: NONE };
+    let redrive = Verb::Redrive { overdue_after: NONE };
     assert!(trial.change(task.id, redrive).await.is_done());
     let task = trial.row_in(State::Running, 2, "b").await;
     let again = Ending::Again {
         after: NONE,
-        look_in: NONE,
+        overdue_after: NONE,
     };
     assert!(trial.end(&task, again).await);
     assert_eq!(trial.purge(MANY).await, 0);

@@ -271,7 +271,13 @@ pub(super) async fn an_edit_and_a_move_at_once_both_hold(fixture: &dyn StoreFixt
     trial.insert((1..=ROWS).map(later).collect()).await;
     let due_at = Timestamp::from_millis(4_000_000_000_123);
     let due = When::At(due_at);
-    let verbs = [edit(), Verb::Reschedule { due, look_in: LONG }];
+    let verbs = [
+        edit(),
+        Verb::Reschedule {
+            due,
+            overdue_after: LONG,
+        },
+    ];
     let done = together(&trial, 2, |store, caller| {
         let verb = verbs[caller].clone();
         async move {
@@ -296,7 +302,7 @@ fn edit() -> Verb {
     Verb::Edit {
         payload: EDITED.to_vec(),
         due: None,
-        look_in: LONG,
+        overdue_after: LONG,
     }
 }
 
@@ -360,7 +366,7 @@ pub(super) async fn of_two_dead_rows_of_a_key_one_is_redriven(fixture: &dyn Stor
     let answers = together(&trial, CALLERS, |store, caller| async move {
         let change = Change {
             target: id(caller as u64 + 1).into(),
-            verb: Verb::Redrive { look_in: LONG },
+            verb: Verb::Redrive { overdue_after: LONG },
             expect: Expect::Anything,
             note: Default::default(),
         };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::StoreFixture;
 use super::trial::*;
-use crate::store::{Ending, Looked};
+use crate::store::{Ending, PollResult};
 use crate::{State, Task};
 
 pub(super) async fn a_renewal_moves_the_end_of_the_lease_and_nothing_else(fixture: &dyn StoreFixture) {
@@ -28,7 +28,7 @@ pub(super) async fn a_renewed_lease_is_not_swept(fixture: &dyn StoreFixture) {
     // As long as no worker has taken it, a lease that has ended can be renewed.
     let task = trial.claim(&task, &fleeting()).await;
     assert_eq!(trial.renew(&[(id(1), task.version)], LONG).await, [true]);
-    assert_eq!(trial.sweep(&any(), MANY, LONG).await, Looked::default());
+    assert_eq!(trial.sweep(&any(), MANY, LONG).await, PollResult::default());
 }
 
 pub(super) async fn a_claim_that_lost_its_lease_cannot_renew(fixture: &dyn StoreFixture) {
@@ -93,14 +93,14 @@ pub(super) async fn that_a_handler_has_started_is_noted(fixture: &dyn StoreFixtu
             ..before
         }
     );
-    let (after, look_in) = (NONE, LONG);
+    let (after, overdue_after) = (NONE, LONG);
     assert!(
         trial
             .end(
                 &task,
                 Ending::Snooze {
                     after,
-                    look_in,
+                    overdue_after,
                     reason: None,
                 }
             )
@@ -121,5 +121,5 @@ pub(super) async fn a_lost_claim_does_not_end_the_lease_of_the_next(fixture: &dy
         assert!(!trial.end(&lost, ending).await);
         assert_eq!(trial.renew(&[(id(1), lost.version)], NONE).await, [false]);
     }
-    assert_eq!(trial.sweep(&any(), MANY, LONG).await, Looked::default());
+    assert_eq!(trial.sweep(&any(), MANY, LONG).await, PollResult::default());
 }

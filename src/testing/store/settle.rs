@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::StoreFixture;
 use super::insert::tried;
 use super::trial::*;
-use crate::store::{Ending, Looked, Step, Verb};
+use crate::store::{Ending, PollResult, Step, Verb};
 use crate::{State, Task, Timestamp};
 
 const AFTER: Duration = Duration::from_secs(90);
@@ -26,10 +26,10 @@ async fn ended(fixture: &dyn StoreFixture, ending: Ending) -> Ended {
     // Its due time comes back, but as the time that it was planned for: nothing else makes them differ from now.
     let again = Ending::Retry {
         after: NONE,
-        look_in: LONG,
+        overdue_after: LONG,
         error: "no luck".to_owned(),
     };
-    let run_now = Verb::RunNow { look_in: LONG };
+    let run_now = Verb::RunNow { overdue_after: LONG };
     assert!(trial.change(task.id, run_now).await.is_done());
     let task = trial.claim(&trial.get(id(1)).await, &any()).await;
     assert!(trial.end(&task, again).await);
@@ -94,7 +94,7 @@ pub(super) async fn dead_is_kept_until_an_operator_acts(fixture: &dyn StoreFixtu
 pub(super) async fn a_retry_keeps_its_attempt_and_its_plan(fixture: &dyn StoreFixture) {
     let retry = Ending::Retry {
         after: AFTER,
-        look_in: LOOK_IN,
+        overdue_after: LOOK_IN,
         error: "again".to_owned(),
     };
     let ended = ended(fixture, retry).await;
@@ -113,7 +113,7 @@ pub(super) async fn a_snooze_gives_its_attempt_back_and_keeps_its_plan(fixture: 
         let reason = reason.map(ToOwned::to_owned);
         let snooze = Ending::Snooze {
             after: AFTER,
-            look_in: LOOK_IN,
+            overdue_after: LOOK_IN,
             reason: reason.clone(),
         };
         let ended = ended(fixture, snooze).await;
@@ -133,7 +133,7 @@ pub(super) async fn a_snooze_gives_its_attempt_back_and_keeps_its_plan(fixture: 
 pub(super) async fn once_more_is_as_a_new_task(fixture: &dyn StoreFixture) {
     let again = Ending::Again {
         after: AFTER,
-        look_in: LOOK_IN,
+        overdue_after: LOOK_IN,
     };
     let ended = ended(fixture, again).await;
     assert_after(ended.span, AFTER, ended.after.due_at);
@@ -167,8 +167,8 @@ pub(super) async fn a_released_claim_is_as_it_was_and_looked_at_at_once(fixture:
 
 pub(super) async fn a_moved_claim_is_scheduled_anew_for_its_time(fixture: &dyn StoreFixture) {
     let due = Timestamp::from_millis(4_000_000_000_000);
-    let look_in = LOOK_IN;
-    let ended = ended(fixture, Ending::Moved { due, look_in }).await;
+    let overdue_after = LOOK_IN;
+    let ended = ended(fixture, Ending::Moved { due, overdue_after }).await;
     assert_after(ended.span, LOOK_IN, ended.after.wake_at);
     let expected = Task {
         due_at: due,
@@ -183,8 +183,8 @@ pub(super) async fn a_moved_claim_is_scheduled_anew_for_its_time(fixture: &dyn S
 
 pub(super) async fn a_claim_that_is_moved_to_the_past_was_planned_for_now(fixture: &dyn StoreFixture) {
     let due = Timestamp::from_millis(1_000);
-    let look_in = LOOK_IN;
-    let ended = ended(fixture, Ending::Moved { due, look_in }).await;
+    let overdue_after = LOOK_IN;
+    let ended = ended(fixture, Ending::Moved { due, overdue_after }).await;
     assert_eq!(ended.after.due_at, due);
     assert_after(ended.span, NONE, ended.after.planned_at);
 }
@@ -267,7 +267,7 @@ pub(super) async fn an_ended_lease_that_no_other_worker_took_still_settles(fixtu
     let task = trial.add(due(1)).await;
     let task = trial.claim(&task, &fleeting()).await;
     assert!(trial.end(&task, Ending::Done).await);
-    assert_eq!(trial.sweep(&any(), MANY, LONG).await, Looked::default());
+    assert_eq!(trial.sweep(&any(), MANY, LONG).await, PollResult::default());
 }
 
 pub(super) async fn settlements_are_answered_in_the_order_given(fixture: &dyn StoreFixture) {

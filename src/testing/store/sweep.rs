@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::StoreFixture;
 use super::arrive::assert_claimed;
 use super::trial::*;
-use crate::store::{Ahead, Ending, Looked, NewRow, Sweep, When};
+use crate::store::{Ahead, Ending, NewRow, PollResult, Sweep, When};
 use crate::{State, Task};
 
 pub(super) async fn an_ended_lease_makes_the_row_scheduled_again(fixture: &dyn StoreFixture) {
@@ -13,9 +13,9 @@ pub(super) async fn an_ended_lease_makes_the_row_scheduled_again(fixture: &dyn S
     let task = trial.add(due(1).named("a")).await;
     let before = trial.claim(&task, &fleeting()).await;
     let start = trial.now().await;
-    let looked = trial.sweep(&nothing(), MANY, LONG).await;
-    assert_eq!((looked.expired, looked.claimed.len()), (1, 0));
-    assert_eq!(looked.waiting, BTreeMap::from([(KIND.into(), 1)]));
+    let polled = trial.sweep(&nothing(), MANY, LONG).await;
+    assert_eq!((polled.expired, polled.claimed.len()), (1, 0));
+    assert_eq!(polled.waiting, BTreeMap::from([(KIND.into(), 1)]));
 
     let task = trial.get(id(1)).await;
     let now = trial.now().await;
@@ -55,7 +55,7 @@ pub(super) async fn an_ended_lease_is_claimed_in_this_sweep_or_the_next(fixture:
 pub(super) async fn a_lease_that_has_not_ended_is_left(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
     let task = trial.row_in(State::Running, 1, "a").await;
-    assert_eq!(trial.sweep(&any(), MANY, LONG).await, Looked::default());
+    assert_eq!(trial.sweep(&any(), MANY, LONG).await, PollResult::default());
     assert_eq!(trial.get(id(1)).await, task);
 }
 
@@ -72,20 +72,20 @@ pub(super) async fn an_overdue_row_is_claimed_when_it_is_due(fixture: &dyn Store
     let trial = Trial::new(fixture).await;
     let before = trial.add(overdue(1).named("a")).await;
     let start = trial.now().await;
-    let looked = trial.sweep(&any(), MANY, LONG).await;
+    let polled = trial.sweep(&any(), MANY, LONG).await;
     let task = trial.get(id(1)).await;
     assert_claimed(&before, &task, (start, trial.now().await));
-    let expected = Looked {
+    let expected = PollResult {
         claimed: vec![task],
-        ..Looked::default()
+        ..PollResult::default()
     };
-    assert_eq!(looked, expected);
+    assert_eq!(polled, expected);
 }
 
 pub(super) async fn a_row_whose_wake_is_not_overdue_is_left(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
     let rows = [trial.add(due(1)).await, trial.add(later(2)).await];
-    assert_eq!(trial.sweep(&any(), MANY, NONE).await, Looked::default());
+    assert_eq!(trial.sweep(&any(), MANY, NONE).await, PollResult::default());
     for task in rows {
         assert_eq!(trial.get(task.id).await, task);
     }
@@ -96,17 +96,17 @@ pub(super) async fn a_row_is_swept_however_long_it_is_overdue(fixture: &dyn Stor
     trial.insert(vec![overdue(1), lost(2)]).await;
     trial.pass(3 * SHORT).await;
     trial.insert(vec![overdue(3), lost(4)]).await;
-    let looked = trial.sweep(&any(), MANY, LONG).await;
-    assert_eq!((looked.claimed.len(), looked.early.len()), (2, 2));
+    let polled = trial.sweep(&any(), MANY, LONG).await;
+    assert_eq!((polled.claimed.len(), polled.early.len()), (2, 2));
 }
 
 pub(super) async fn a_due_row_without_room_is_left_to_a_worker_that_has_room(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
     let before = trial.add(overdue(1)).await;
     let full = claim(&[(KIND, 0)]);
-    let expected = Looked {
+    let expected = PollResult {
         waiting: BTreeMap::from([(KIND.into(), 1)]),
-        ..Looked::default()
+        ..PollResult::default()
     };
     for _ in 0..2 {
         assert_eq!(trial.sweep(&full, MANY, LONG).await, expected);
@@ -119,16 +119,16 @@ pub(super) async fn a_due_row_of_a_foreign_kind_waits_unchanged(fixture: &dyn St
     let trial = Trial::new(fixture).await;
     let task = trial.add(overdue(1).of("foreign")).await;
     for _ in 0..2 {
-        let looked = trial.sweep(&any(), MANY, LONG).await;
-        let expected = Looked {
+        let polled = trial.sweep(&any(), MANY, LONG).await;
+        let expected = PollResult {
             waiting: BTreeMap::from([("foreign".into(), 1)]),
-            ..Looked::default()
+            ..PollResult::default()
         };
-        assert_eq!(looked, expected);
+        assert_eq!(polled, expected);
         assert_eq!(trial.get(id(1)).await, task);
     }
-    let looked = trial.sweep(&claim(&[("foreign", 1)]), MANY, LONG).await;
-    assert_eq!(ids(&looked.claimed), [id(1)]);
+    let polled = trial.sweep(&claim(&[("foreign", 1)]), MANY, LONG).await;
+    assert_eq!(ids(&polled.claimed), [id(1)]);
 }
 
 pub(super) async fn a_lost_wake_is_early_for_one_sweep_at_a_time(fixture: &dyn StoreFixture) {
@@ -136,15 +136,15 @@ pub(super) async fn a_lost_wake_is_early_for_one_sweep_at_a_time(fixture: &dyn S
     let own = trial.add(lost(1)).await;
     let foreign = trial.add(lost(2).of("foreign")).await;
     let start = trial.now().await;
-    let mut looked = trial.sweep(&any(), MANY, LONG).await;
+    let mut polled = trial.sweep(&any(), MANY, LONG).await;
     let span = (start, trial.now().await);
-    looked.early.sort_by_key(|pending| pending.wake.id);
-    let expected = Looked {
+    polled.early.sort_by_key(|pending| pending.wake.id);
+    let expected = PollResult {
         early: vec![pending(&own), pending(&foreign)],
-        ..Looked::default()
+        ..PollResult::default()
     };
-    assert_eq!(looked, expected);
-    assert_eq!(trial.sweep(&any(), MANY, LONG).await, Looked::default());
+    assert_eq!(polled, expected);
+    assert_eq!(trial.sweep(&any(), MANY, LONG).await, PollResult::default());
     for before in [own, foreign] {
         let task = trial.get(before.id).await;
         assert_after(span, LONG, task.wake_at);
@@ -167,7 +167,7 @@ pub(super) async fn a_lost_wake_whose_hop_was_not_recorded_is_found_again(fixtur
 pub(super) async fn a_wake_becomes_overdue_as_time_passes(fixture: &dyn StoreFixture) {
     let trial = Trial::new(fixture).await;
     let row = NewRow {
-        look_in: 3 * SHORT,
+        overdue_after: 3 * SHORT,
         ..due(1)
     };
     let other = NewRow {
@@ -177,8 +177,8 @@ pub(super) async fn a_wake_becomes_overdue_as_time_passes(fixture: &dyn StoreFix
     };
     trial.insert(vec![row, other]).await;
     trial.pass(3 * SHORT).await;
-    let looked = trial.sweep(&any(), MANY, LONG).await;
-    assert_eq!((looked.claimed.len(), looked.early.len()), (1, 1));
+    let polled = trial.sweep(&any(), MANY, LONG).await;
+    assert_eq!((polled.claimed.len(), polled.early.len()), (1, 1));
 }
 
 pub(super) async fn a_sweep_claims_no_more_than_there_is_room_for(fixture: &dyn StoreFixture) {
@@ -186,9 +186,9 @@ pub(super) async fn a_sweep_claims_no_more_than_there_is_room_for(fixture: &dyn 
     for n in 1..=10 {
         trial.add(overdue(n).of(["a", "b"][n as usize % 2])).await;
     }
-    let looked = trial.sweep(&claim(&[("a", 2), ("b", 9)]), MANY, LONG).await;
-    assert_eq!(looked.claimed.len(), 7);
-    assert_eq!(looked.waiting, BTreeMap::from([("a".into(), 3)]));
+    let polled = trial.sweep(&claim(&[("a", 2), ("b", 9)]), MANY, LONG).await;
+    assert_eq!(polled.claimed.len(), 7);
+    assert_eq!(polled.waiting, BTreeMap::from([("a".into(), 3)]));
 }
 
 pub(super) async fn the_limit_is_for_each_kind(fixture: &dyn StoreFixture) {
@@ -202,9 +202,9 @@ pub(super) async fn the_limit_is_for_each_kind(fixture: &dyn StoreFixture) {
         trial.add(lost(n).of("b")).await;
     }
     for (of_a, of_b) in [(2, 2), (2, 1), (2, 0)] {
-        let looked = trial.sweep(&nothing(), 2, LONG).await;
+        let polled = trial.sweep(&nothing(), 2, LONG).await;
         let of = |kind| {
-            let early = looked.early.iter();
+            let early = polled.early.iter();
             early.filter(|pending| pending.wake.kind.as_str() == kind).count()
         };
         assert_eq!((of("a"), of("b")), (of_a, of_b));
@@ -223,10 +223,10 @@ pub(super) async fn the_limit_is_for_each_state(fixture: &dyn StoreFixture) {
     // A row whose lease has ended may be in this sweep or the next, so not each finds a lost wake-up.
     let (mut expired, mut early) = (0, 0);
     for round in 1..=6 {
-        let looked = trial.sweep(&any(), 1, LONG).await;
-        assert!(looked.early.len() <= 1, "{looked:?}");
-        expired += looked.expired;
-        early += looked.early.len();
+        let polled = trial.sweep(&any(), 1, LONG).await;
+        assert!(polled.early.len() <= 1, "{polled:?}");
+        expired += polled.expired;
+        early += polled.early.len();
         assert_eq!(expired, round.min(3));
     }
     assert_eq!(early, 3);
@@ -255,17 +255,17 @@ pub(super) async fn a_sweep_looks_ahead_where_asked(fixture: &dyn StoreFixture) 
             ..plain(MANY, LONG)
         }
     };
-    let looked = ok(trial.store.sweep(&any(), &ahead(MANY)).await).found;
-    assert_eq!(ids(&looked.claimed), [overdue.id]);
-    assert_eq!(looked.early, [pending(&lost)]);
-    assert_eq!(looked.ahead, [pending(&soon), pending(&lost)]);
+    let polled = ok(trial.store.sweep(&any(), &ahead(MANY)).await).found;
+    assert_eq!(ids(&polled.claimed), [overdue.id]);
+    assert_eq!(polled.early, [pending(&lost)]);
+    assert_eq!(polled.ahead, [pending(&soon), pending(&lost)]);
     // Also when it finds nothing to do, and up to its limit.
-    let looked = ok(trial.store.sweep(&any(), &ahead(1)).await).found;
-    let expected = Looked {
+    let polled = ok(trial.store.sweep(&any(), &ahead(1)).await).found;
+    let expected = PollResult {
         ahead: vec![pending(&soon)],
-        ..Looked::default()
+        ..PollResult::default()
     };
-    assert_eq!(looked, expected);
+    assert_eq!(polled, expected);
 }
 
 pub(super) async fn finished_rows_are_not_swept(fixture: &dyn StoreFixture) {
@@ -273,7 +273,7 @@ pub(super) async fn finished_rows_are_not_swept(fixture: &dyn StoreFixture) {
     for (n, state) in (1..).zip([State::Done, State::Dead, State::Cancelled]) {
         trial.row_in(state, n, &n.to_string()).await;
     }
-    assert_eq!(trial.sweep(&any(), MANY, LONG).await, Looked::default());
+    assert_eq!(trial.sweep(&any(), MANY, LONG).await, PollResult::default());
 }
 
 pub(super) async fn a_claim_that_had_started_was_an_attempt(fixture: &dyn StoreFixture) {
@@ -306,11 +306,11 @@ pub(super) async fn every_end_of_a_lease_is_a_stall_until_a_claim_ends_by_itself
     let task = trial.get(id(1)).await;
     assert_eq!((task.attempt, task.stalls), (0, 3));
     let held = trial.claim(&task, &any()).await;
-    let (after, look_in) = (NONE, LONG);
+    let (after, overdue_after) = (NONE, LONG);
     let error = "no luck".to_owned();
     let retry = Ending::Retry {
         after,
-        look_in,
+        overdue_after,
         error,
     };
     assert!(trial.end(&held, retry).await);

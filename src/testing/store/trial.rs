@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::StoreFixture;
 use crate::backend::Wake;
 use crate::store::{
-    Ahead, Change, Claim, Ending, Expect, Guarded, Looked, NewRow, Page, Pending, Renewal, Stamped, Step,
+    Ahead, Change, Claim, Ending, Expect, Guarded, NewRow, Page, Pending, PollResult, Renewal, Stamped, Step,
     Store, Sweep, Target, Verb, When,
 };
 use crate::{Answer, Error, Key, Kind, Scheduled, State, Task, TaskId, Timestamp};
@@ -37,7 +37,7 @@ pub(super) fn due(n: u64) -> NewRow {
         payload: Vec::new(),
         headers: BTreeMap::new(),
         due: When::After(NONE),
-        look_in: LONG,
+        overdue_after: LONG,
         max_attempts: None,
         replace: false,
         note: Default::default(),
@@ -47,7 +47,7 @@ pub(super) fn due(n: u64) -> NewRow {
 /// A row that is due, and whose wake-up is overdue.
 pub(super) fn overdue(n: u64) -> NewRow {
     NewRow {
-        look_in: NONE,
+        overdue_after: NONE,
         ..due(n)
     }
 }
@@ -63,7 +63,7 @@ pub(super) fn later(n: u64) -> NewRow {
 /// A row that is due in a long time, and whose wake-up is overdue.
 pub(super) fn lost(n: u64) -> NewRow {
     NewRow {
-        look_in: NONE,
+        overdue_after: NONE,
         ..later(n)
     }
 }
@@ -150,25 +150,25 @@ pub(super) fn ids(tasks: &[Task]) -> Vec<TaskId> {
 
 /// Every verb, with a wake-up that is overdue at once.
 pub(super) fn verbs() -> [Verb; 6] {
-    let look_in = LONG;
+    let overdue_after = LONG;
     let due = When::After(LONG);
     [
-        Verb::Reschedule { due, look_in },
-        Verb::RunNow { look_in },
+        Verb::Reschedule { due, overdue_after },
+        Verb::RunNow { overdue_after },
         Verb::Cancel,
         Verb::Dismiss,
-        Verb::Redrive { look_in },
+        Verb::Redrive { overdue_after },
         Verb::Edit {
             payload: b"another".to_vec(),
             due: None,
-            look_in,
+            overdue_after,
         },
     ]
 }
 
 /// Every ending.
 pub(super) fn endings() -> [Ending; 9] {
-    let (after, look_in) = (LONG, LONG);
+    let (after, overdue_after) = (LONG, LONG);
     let error = "no luck".to_owned();
     let dead = |give_back| Ending::Dead {
         error: error.clone(),
@@ -180,19 +180,19 @@ pub(super) fn endings() -> [Ending; 9] {
         dead(false),
         Ending::Retry {
             after,
-            look_in,
+            overdue_after,
             error: error.clone(),
         },
         Ending::Snooze {
             after,
-            look_in,
+            overdue_after,
             reason: Some(error.clone()),
         },
-        Ending::Again { after, look_in },
+        Ending::Again { after, overdue_after },
         Ending::Release,
         Ending::Moved {
             due: Timestamp::from_millis(4_000_000_000_000),
-            look_in,
+            overdue_after,
         },
         Ending::Cancelled,
     ]
@@ -262,15 +262,15 @@ impl<'a> Trial<'a> {
         each(self.store.change(vec![change]).await).remove(0)
     }
 
-    pub(super) async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Looked {
+    pub(super) async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> PollResult {
         ok(self.store.arrive(wakes, claim).await).found
     }
 
     /// Claims one row, by its wake-up, which must succeed.
     pub(super) async fn claim(&self, task: &Task, claim: &Claim) -> Task {
-        let mut looked = self.arrive(&[wake(task)], claim).await;
-        assert_eq!(looked.claimed.len(), 1, "a due row is claimed: {looked:?}");
-        looked.claimed.remove(0)
+        let mut polled = self.arrive(&[wake(task)], claim).await;
+        assert_eq!(polled.claimed.len(), 1, "a due row is claimed: {polled:?}");
+        polled.claimed.remove(0)
     }
 
     pub(super) async fn advance(&self, steps: &[Step]) -> Vec<bool> {
@@ -286,7 +286,7 @@ impl<'a> Trial<'a> {
         ok(self.store.ready(claim).await).found
     }
 
-    pub(super) async fn sweep(&self, claim: &Claim, limit: usize, retake: Duration) -> Looked {
+    pub(super) async fn sweep(&self, claim: &Claim, limit: usize, retake: Duration) -> PollResult {
         ok(self.store.sweep(claim, &plain(limit, retake)).await).found
     }
 

@@ -160,7 +160,7 @@ impl Walk<'_> {
         let key = self.rng.usize(..KEYS);
         let row = NewRow {
             due: When::After(if due_now { NONE } else { LONG }),
-            look_in: if overdue_now { NONE } else { LONG },
+            overdue_after: if overdue_now { NONE } else { LONG },
             replace: self.rng.bool(),
             ..due(step).named(&key.to_string())
         };
@@ -198,14 +198,17 @@ impl Walk<'_> {
         let due_now = self.rng.bool();
         let due = When::After(if due_now { NONE } else { LONG });
         let verb = match self.rng.u8(..6) {
-            0 => Verb::Reschedule { due, look_in: LONG },
+            0 => Verb::Reschedule {
+                due,
+                overdue_after: LONG,
+            },
             5 => Verb::Edit {
                 payload: version.to_string().into_bytes(),
                 due: None,
-                look_in: LONG,
+                overdue_after: LONG,
             },
-            1 => Verb::RunNow { look_in: NONE },
-            2 => Verb::Redrive { look_in: NONE },
+            1 => Verb::RunNow { overdue_after: NONE },
+            2 => Verb::Redrive { overdue_after: NONE },
             3 => Verb::Dismiss,
             _ => Verb::Cancel,
         };
@@ -259,8 +262,8 @@ impl Walk<'_> {
 
     async fn hop(&mut self, id: TaskId, version: u64) {
         let overdue = self.rng.bool();
-        let look_in = if overdue { NONE } else { LONG };
-        let taken = self.trial.advance(&[Step::hop(id, version, look_in)]).await;
+        let overdue_after = if overdue { NONE } else { LONG };
+        let taken = self.trial.advance(&[Step::hop(id, version, overdue_after)]).await;
         let row = self.rows.get_mut(&id).expect("a row was picked");
         let valid = row.state == State::Scheduled && row.version == version;
         assert_eq!(taken, [valid]);

@@ -156,7 +156,7 @@ pub(super) async fn a_range_begins_and_ends_at_its_times(fixture: &dyn TableFixt
     let minutes = |n: u64| Duration::from_secs(60 * n);
     let rows = [(1, 10), (2, 20), (3, 30)].map(|(n, in_minutes)| NewRow {
         due: When::After(minutes(in_minutes)),
-        look_in: minutes(in_minutes),
+        overdue_after: minutes(in_minutes),
         ..row(n, 0)
     });
     let old = row(4, 5);
@@ -185,7 +185,7 @@ pub(super) async fn a_range_begins_and_ends_at_its_times(fixture: &dyn TableFixt
 pub(super) async fn a_range_backwards_begins_at_its_end(fixture: &dyn TableFixture) {
     let table = fixture.table().await;
     let rows = (1..=4).map(|n| NewRow {
-        look_in: Duration::from_secs(n),
+        overdue_after: Duration::from_secs(n),
         ..row(n, 5)
     });
     add(&*table, &rows.collect::<Vec<_>>()).await;

@@ -27,7 +27,7 @@ pub(super) fn row(n: u64, due: i64) -> NewRow {
         payload: Vec::new(),
         headers: BTreeMap::new(),
         due: When::At(at(due)),
-        look_in: LONG,
+        overdue_after: LONG,
         max_attempts: None,
         replace: false,
         note: Note::default(),

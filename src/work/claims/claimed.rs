@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::ClaimId;
 use crate::Task;
-use crate::work::budget::Taken;
+use crate::work::budget::ReservedBytes;
 
 /// A task that was claimed, and by what its claim is known.
 #[derive(Clone, Debug)]
@@ -15,11 +15,11 @@ pub struct Claimed {
     /// The task as it was claimed. Its lease ends at [`wake_at`](Task::wake_at), by the store's clock.
     pub task: Task,
     /// The bytes of its payload, as long as this or a clone is there.
-    _bytes: Arc<Taken>,
+    _bytes: Arc<ReservedBytes>,
 }
 
 impl Claimed {
-    pub(super) fn new(task: Task, bytes: Taken) -> Self {
+    pub(super) fn new(task: Task, bytes: ReservedBytes) -> Self {
         Self {
             claim: ClaimId::of(&task),
             task,

@@ -35,7 +35,7 @@ pub(super) async fn done(claims: &Claims, claim: ClaimId) -> Result<bool, Error>
     .await
 }
 
-/// Publishes what is done, of which only the name is known here, if there is a listener.
+/// Publishes what is done, of which only the name is written here, if there is a listener.
 async fn tell_done(kernel: &Kernel, claim: ClaimId) {
     if !kernel.events.is_heard() {
         return;
@@ -43,7 +43,7 @@ async fn tell_done(kernel: &Kernel, claim: ClaimId) {
     if let Ok(Some(task)) = kernel.store.find(&Target::Id(claim.task_id())).await
         && task.version == claim.version() + 1
     {
-        kernel.events.tell(|| task);
+        kernel.events.publish(|| task);
     }
 }
 
@@ -76,8 +76,8 @@ pub(super) async fn extend(claims: &Claims, renewal: Renewal, lease: Duration) -
     detached(&claims.kernel, async move {
         let kernel = &inside.kernel;
         // One that was written may be written again.
-        let known = until_known(kernel, || inside.shared.renewals.write((renewal, lease))).await?;
-        Ok(told(kernel, known == Known::Held))
+        let written = until_written(kernel, || inside.shared.renewals.write((renewal, lease))).await?;
+        Ok(count_lost(kernel, written == Written::Held))
     })
     .await
 }
@@ -86,17 +86,17 @@ async fn write(claims: &Claims, claim: ClaimId, task: Option<&Task>, ending: End
     let kernel = &claims.kernel;
     let note = kernel.note_end(task, &ending, kernel.time.now().unwrap_or_default());
     let state = ending.leaves();
-    let step = Step::end(claim.task_id(), claim.version(), ending).noting(note);
-    let held = match until_known(kernel, || claims.shared.ends.write(step.clone())).await? {
-        Known::Held => true,
-        Known::Gone => false,
-        Known::GoneMeanwhile => became(&*kernel.store, claim, task, state).await?,
+    let step = Step::end(claim.task_id(), claim.version(), ending).with_note(note);
+    let held = match until_written(kernel, || claims.shared.ends.write(step.clone())).await? {
+        Written::Held => true,
+        Written::Lost => false,
+        Written::LostMeanwhile => became(&*kernel.store, claim, task, state).await?,
     };
-    Ok(told(kernel, held))
+    Ok(count_lost(kernel, held))
 }
 
 /// Counts a claim that did not hold.
-fn told(kernel: &Kernel, held: bool) -> bool {
+fn count_lost(kernel: &Kernel, held: bool) -> bool {
     kernel.counters.lost_claims.add(usize::from(!held));
     held
 }
@@ -107,34 +107,34 @@ async fn held(kernel: &Kernel, claim: ClaimId) -> Result<Option<Task>, Error> {
     Ok(row.filter(|row| row.state == State::Running && row.version == claim.version()))
 }
 
-/// What is known of a claim that was to be ended or extended.
+/// What came of writing the end of a claim, or of its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Known {
+enum Written {
     /// It held, and that is written.
     Held,
     /// It did not hold.
-    Gone,
+    Lost,
     /// It does not hold any more after a try of which nothing is known: which may have ended it.
-    GoneMeanwhile,
+    LostMeanwhile,
 }
 
 /// What a claim was: asks again for a moment while its row is locked.
-async fn until_known<A>(kernel: &Kernel, ask: impl Fn() -> A) -> Result<Known, Error>
+async fn until_written<A>(kernel: &Kernel, ask: impl Fn() -> A) -> Result<Written, Error>
 where
     A: Future<Output = Result<Guarded, Error>>,
 {
     let clock = &kernel.clock;
     let until = clock.instant() + LOCKED_FOR;
     let mut backoff = Backoff::CALLS;
-    let mut gone = Known::Gone;
+    let mut lost = Written::Lost;
     loop {
         match ask().await? {
-            Guarded::Done => return Ok(Known::Held),
-            Guarded::Lost => return Ok(gone),
+            Guarded::Done => return Ok(Written::Held),
+            Guarded::Lost => return Ok(lost),
             Guarded::Blocked if clock.instant() >= until => return Err(blocked(kernel)),
             Guarded::Blocked => clock.pause(backoff.failed(clock.instant())).await,
         }
-        gone = Known::GoneMeanwhile;
+        lost = Written::LostMeanwhile;
     }
 }
 

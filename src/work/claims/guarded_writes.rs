@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::store::batched_calls::CALLS;
 use crate::store::coalescer::{Coalescer, Request, items};
-use crate::store::turns::CALLS;
 use crate::store::{Ending, Event, Guarded, Renewal, Step, Store};
 use crate::{Error, TaskId};
 

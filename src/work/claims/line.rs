@@ -11,7 +11,7 @@ use super::detached::{detached, start};
 use super::offered::Offered;
 use super::request::Request;
 use super::shared::Shared;
-use super::taking::{Taken, take};
+use super::taking::{ClaimedBatch, take};
 use crate::schedule::kernel::Kernel;
 use crate::{Error, Kind, defaults};
 
@@ -80,7 +80,7 @@ async fn poll(kernel: Arc<Kernel>, shared: Arc<Shared>, kinds: BTreeSet<Kind>, c
             let claiming = Arc::clone(&request);
             // By itself, as a store may panic.
             match detached(&kernel, async move { take(&claiming, places).await }).await {
-                Ok(Taken { claimed, more }) => {
+                Ok(ClaimedBatch { claimed, more }) => {
                     let at_once = more && !claimed.is_empty();
                     ask_at = if at_once {
                         asked

@@ -34,7 +34,7 @@ impl Offered {
         let claimed = std::mem::take(&mut self.claimed);
         let kernel = &self.kernel;
         for Claimed { claim, task, .. } in &claimed {
-            kernel.events.tell(|| task.clone());
+            kernel.events.publish(|| task.clone());
             kernel.started(&task.kind, CLAIM, lateness(kernel, task));
             kernel.metrics.given(*claim, &task.kind, &kernel.clock);
         }
@@ -65,7 +65,7 @@ pub(super) async fn give_back(kernel: &Kernel, left: &[Claimed]) {
     }
     let release = |Claimed { task, .. }: &Claimed| {
         let note = kernel.note_end(Some(task), &Ending::Release, task.updated_at);
-        Step::end(task.id, task.version, Ending::Release).noting(note)
+        Step::end(task.id, task.version, Ending::Release).with_note(note)
     };
     let steps: Vec<_> = left.iter().map(release).collect();
     match kernel.store.advance(&steps).await {

@@ -13,7 +13,7 @@ use super::shares::Shares;
 use super::{ClaimId, Claimed, Claims};
 use crate::observe::metrics::{CLAIM, wakeups};
 use crate::schedule::kernel::Kernel;
-use crate::store::store_time::Heard;
+use crate::store::store_time::Timed;
 use crate::store::{Claim, Ending, Guarded, Renewal, Step};
 use crate::work::verdict::{needs_note, next_wake, refusal, tell_dead};
 use crate::{Error, Kind, Task, store};
@@ -33,13 +33,13 @@ pub(super) async fn offer(request: Request) -> Result<Offered, Error> {
 }
 
 /// What was claimed, and whether more may be due.
-pub(super) struct Taken {
+pub(super) struct ClaimedBatch {
     pub(super) claimed: Vec<Claimed>,
     pub(super) more: bool,
 }
 
 /// Claims due tasks, as many as there are places; then ends those that may not be attempted, and notes starts.
-pub(super) async fn take(request: &Request, places: usize) -> Result<Taken, Error> {
+pub(super) async fn take(request: &Request, places: usize) -> Result<ClaimedBatch, Error> {
     let claims = &request.claims;
     let kernel = &claims.kernel;
     let began = kernel.clock.moment();
@@ -83,7 +83,7 @@ pub(super) async fn take(request: &Request, places: usize) -> Result<Taken, Erro
         shares.brought(&claim.room, |kind| brought.get(kind).copied().unwrap_or(0));
         taken.extend(without_refused(claims, heard).await);
     }
-    let mut claimed = noted(claims, request.lease, taken).await;
+    let mut claimed = note_starts(claims, request.lease, taken).await;
     drop(reserved);
     while !claimed.is_empty() {
         // A slow store may have taken longer than a pause may go unheard.
@@ -101,11 +101,11 @@ pub(super) async fn take(request: &Request, places: usize) -> Result<Taken, Erro
         give_back(kernel, &kept).await;
     }
     let more = !shares.of(1).is_empty();
-    Ok(Taken { claimed, more })
+    Ok(ClaimedBatch { claimed, more })
 }
 
 /// Ends the claims whose tasks may not be attempted any more; gives the others.
-async fn without_refused(claims: &Claims, heard: Heard<Vec<Task>>) -> Vec<Task> {
+async fn without_refused(claims: &Claims, heard: Timed<Vec<Task>>) -> Vec<Task> {
     let kernel = &claims.kernel;
     let mut refused = Vec::new();
     let mut rest = Vec::with_capacity(heard.found.len());
@@ -126,7 +126,7 @@ async fn without_refused(claims: &Claims, heard: Heard<Vec<Task>>) -> Vec<Task> 
         .iter()
         .map(|(task, ending)| {
             let note = kernel.note_end(Some(task), ending, heard.now);
-            Step::end(task.id, task.version, ending.clone()).noting(note)
+            Step::end(task.id, task.version, ending.clone()).with_note(note)
         })
         .collect();
     match kernel.store.advance(&steps).await {
@@ -147,7 +147,7 @@ async fn without_refused(claims: &Claims, heard: Heard<Vec<Task>>) -> Vec<Task> 
 }
 
 /// Notes starts of which the store has to know before they happen; gives the claims that may be started.
-async fn noted(claims: &Claims, lease: Duration, taken: Vec<Task>) -> Vec<Claimed> {
+async fn note_starts(claims: &Claims, lease: Duration, taken: Vec<Task>) -> Vec<Claimed> {
     let kernel = &claims.kernel;
     let needs = |task: &Task| needs_note(task, &claims.policy_of(&task.kind));
     let (to_note, mut sure): (Vec<_>, Vec<_>) = taken.into_iter().partition(needs);
@@ -186,7 +186,7 @@ pub(super) async fn ended(kernel: &Kernel, task: &Task, ending: &Ending) {
         tell_dead(task, task.attempt.saturating_sub(u32::from(*give_back)), error);
     }
     let now = kernel.time.now().unwrap_or(task.updated_at);
-    kernel.events.tell(|| store::ended(task, ending, now));
+    kernel.events.publish(|| store::ended(task, ending, now));
     let wake = next_wake(task, ending, now, kernel.clock.instant());
     kernel.send_soon(wake.into_iter().collect()).await;
 }

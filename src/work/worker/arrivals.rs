@@ -13,9 +13,9 @@ use super::pausing;
 use crate::backend::{Arrival, Backend, Wake, WokenBy};
 use crate::clock::Moment;
 use crate::observe::metrics::wakeups;
-use crate::schedule::noting::Way;
-use crate::store::store_time::{Heard, Reading};
-use crate::store::{Claim, Guarded, Looked, Pending, Step};
+use crate::schedule::notes::Way;
+use crate::store::store_time::{ClockSample, Timed};
+use crate::store::{Claim, Guarded, Pending, PollResult, Step};
 use crate::task::due_wake::DueWake;
 use crate::{Error, Kind, Task, TaskId, defaults};
 
@@ -102,7 +102,7 @@ async fn look(engine: &Engine, woken_by: WokenBy, wakes: &[Wake]) -> Result<(), 
     for wake in wakes {
         *wanted.entry(&wake.kind).or_default() += 1;
     }
-    let reserved = engine.reserve(|lane| wanted.get(&lane.kind).copied().unwrap_or(0));
+    let reserved = engine.reserve(|queue| wanted.get(&queue.kind).copied().unwrap_or(0));
     let within;
     let wakes = if woken_by == WokenBy::Precise {
         let waiting;
@@ -119,8 +119,8 @@ async fn look(engine: &Engine, woken_by: WokenBy, wakes: &[Wake]) -> Result<(), 
     let asked = engine.kernel.clock.moment();
     // By the time that these are claimed it is known whether they may start.
     pausing::ask_ahead(engine, &asked);
-    let looked = engine.kernel.store.arrive(wakes, &reserved.claim).await?;
-    let heard = engine.kernel.time.heard(&asked, looked);
+    let polled = engine.kernel.store.arrive(wakes, &reserved.claim).await?;
+    let heard = engine.kernel.time.heard(&asked, polled);
     act(engine, heard, asked, reserved, woken_by).await?;
     Ok(())
 }
@@ -151,7 +151,7 @@ fn split_by_room(wakes: &[Wake], claim: &Claim) -> (Vec<Wake>, BTreeMap<Kind, us
 /// are left to a later sweep.
 pub(crate) async fn act(
     engine: &Engine,
-    heard: Heard<Looked>,
+    heard: Timed<PollResult>,
     asked: Moment,
     reserved: Reserved<'_>,
     woken_by: WokenBy,
@@ -159,18 +159,18 @@ pub(crate) async fn act(
     let counters = &engine.kernel.counters;
     counters.stale.add(heard.found.stale);
     counters.expired.add(heard.found.expired);
-    let Heard { now, at, found } = heard;
+    let Timed { now, at, found } = heard;
     let route = woken_by.word();
     wakeups(route, "stale", found.stale);
     wakeups(route, "early", found.early.len());
     wakeups(route, "waiting", found.waiting.values().sum());
-    let Looked {
+    let PollResult {
         claimed,
         early,
         waiting,
         ..
     } = found;
-    let heard = Heard {
+    let heard = Timed {
         now,
         at,
         found: claimed,
@@ -208,16 +208,16 @@ fn ask_first(engine: &Engine, early: Vec<Pending>) -> (Vec<Pending>, usize) {
     (rest, left)
 }
 
-/// Gives claimed tasks to their lanes, those of a kind that has a check to be asked about first.
+/// Gives claimed tasks to their queues, those of a kind that has a check to be asked about first.
 pub(crate) fn accept(
     engine: &Engine,
-    heard: Heard<Vec<Task>>,
+    heard: Timed<Vec<Task>>,
     asked: Moment,
     mut reserved: Reserved<'_>,
     woken_by: WokenBy,
-) -> Heard<()> {
-    let claimed_at = Reading::just_heard(&heard, engine.kernel.clock.instant());
-    let Heard {
+) -> Timed<()> {
+    let claimed_at = ClockSample::just_taken(&heard, engine.kernel.clock.instant());
+    let Timed {
         now,
         at,
         found: claimed,
@@ -241,14 +241,14 @@ pub(crate) fn accept(
         }
     }
     for (kind, attempts) in by_kind {
-        let Some(lane) = engine.lanes.get(&kind) else {
+        let Some(queue) = engine.queues.get(&kind) else {
             continue;
         };
         let check_queue = engine.check_queues.get(&kind);
         let ask = |attempt: &Arc<Attempt>| check_queue.is_some() && attempt.task.key.is_some();
         let (unsure, sure): (Vec<_>, Vec<_>) = attempts.into_iter().partition(ask);
         let accept = |attempts: &[Arc<Attempt>], ask_first| {
-            let lost = lane.accept(attempts, lease, ask_first);
+            let lost = queue.accept(attempts, lease, ask_first);
             engine.kernel.counters.lost_claims.add(lost);
         };
         accept(&sure, false);
@@ -257,14 +257,14 @@ pub(crate) fn accept(
             check_queue.add_claimed(unsure);
         }
     }
-    Heard { now, at, found: () }
+    Timed { now, at, found: () }
 }
 
 /// Records hops, each to the due time or at the most `within` far: only the process that wins the write sends the next wake-up,
 /// of the new version; the others send nothing.
 pub(crate) async fn record(
     engine: &Engine,
-    heard: &Heard<()>,
+    heard: &Timed<()>,
     early: &[Pending],
     within: Duration,
 ) -> Result<Vec<DueWake>, Error> {
@@ -272,9 +272,9 @@ pub(crate) async fn record(
     let furthest = heard.now.after(within);
     let hop = |Pending { wake, due_at, .. }: &Pending| {
         let until = heard.until(furthest.min(*due_at));
-        let Way { look_in, sent } = kernel.way(Some(&wake.kind), until);
+        let Way { overdue_after, sent } = kernel.way(Some(&wake.kind), until);
         let note = kernel.note_hop(&wake.kind, engine.owner(), sent);
-        Step::hop(wake.id, wake.version, look_in).noting(note)
+        Step::hop(wake.id, wake.version, overdue_after).with_note(note)
     };
     let hops: Vec<_> = early.iter().map(hop).collect();
     let won = kernel.store.advance(&hops).await?;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::Task;
 use crate::backend::WokenBy;
-use crate::store::store_time::Reading;
-use crate::work::budget::Taken;
+use crate::store::store_time::ClockSample;
+use crate::work::budget::ReservedBytes;
 use crate::work::handler::Finishing;
 
 /// An attempt at a task, which all parts of a worker hand on from the claim to the settlement.
@@ -15,13 +15,18 @@ pub(crate) struct Attempt {
     pub(crate) task: Arc<Task>,
     pub(crate) woken_by: WokenBy,
     /// The time by the store's clock when it was claimed, and the moment of it.
-    pub(crate) claimed: Reading,
+    pub(crate) claimed: ClockSample,
     pub(crate) finishing: Finishing,
-    _bytes: Taken,
+    _bytes: ReservedBytes,
 }
 
 impl Attempt {
-    pub(crate) fn new(task: Task, woken_by: WokenBy, claimed: Reading, bytes: Taken) -> Arc<Self> {
+    pub(crate) fn new(
+        task: Task,
+        woken_by: WokenBy,
+        claimed: ClockSample,
+        bytes: ReservedBytes,
+    ) -> Arc<Self> {
         Arc::new(Self {
             finishing: Finishing::default(),
             task: Arc::new(task),
@@ -34,11 +39,11 @@ impl Attempt {
     /// One at a task that was claimed just now, of no weight.
     #[cfg(test)]
     pub(super) fn claimed_now(task: Task, clock: &crate::clock::Clock) -> Arc<Self> {
-        use crate::store::store_time::Heard;
+        use crate::store::store_time::Timed;
         use crate::work::budget::Budget;
 
         let (now, at) = (clock.now(), clock.instant());
-        let claimed = Reading::just_heard(&Heard { now, at, found: () }, at);
+        let claimed = ClockSample::just_taken(&Timed { now, at, found: () }, at);
         Self::new(task, WokenBy::Sweep, claimed, Budget::new(0).take(0))
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct CheckQueue {
 struct Waiting {
     /// Rows that are due and wait for room: a page of them.
     due: Vec<Pending>,
-    /// As many as their lane has room for.
+    /// As many as their queue has room for.
     claimed: VecDeque<(Key, Arc<Attempt>)>,
     /// Up to [`defaults::UNASKED`], the soonest due first. The sweep may bring one again that is here already.
     early: BTreeMap<(Timestamp, TaskId), (Key, Pending)>,
@@ -55,7 +55,7 @@ impl CheckQueue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in claims that their lane holds as not asked about yet.
+    /// Takes in claims that their queue holds as not asked about yet.
     pub(crate) fn add_claimed(&self, attempts: Vec<Arc<Attempt>>) {
         let keyed = attempts
             .into_iter()

@@ -9,7 +9,7 @@ use tokio::sync::{Notify, mpsc};
 use tracing::{error, warn};
 
 use super::check_queue::CheckQueue;
-use super::lane::Lane;
+use super::kind_queue::KindQueue;
 use super::lease::{Lease, Now};
 use super::options::{Alarm, Options};
 use super::settle::{Finished, Settled};
@@ -18,7 +18,7 @@ use crate::clock::panics::text_of;
 use crate::expected::Check;
 use crate::schedule::kernel::Kernel;
 use crate::store::{Claim, Ending};
-use crate::work::budget::{Budget, Taken};
+use crate::work::budget::{Budget, ReservedBytes};
 use crate::work::handler::Handler;
 use crate::work::retry::Policy;
 use crate::work::verdict::tell_dead;
@@ -27,21 +27,21 @@ use crate::{Kind, State, Task, Timestamp};
 /// How many bytes of payloads are asked for at once: what one call of the store reads.
 const A_CALL: usize = 16 << 20;
 
-/// The worker's lanes, one a kind, and what they stand on.
+/// The worker's queues, one a kind, and what they stand on.
 pub(crate) struct Engine {
     pub(crate) kernel: Arc<Kernel>,
-    pub(crate) lanes: BTreeMap<Kind, Arc<Lane>>,
+    pub(crate) queues: BTreeMap<Kind, Arc<KindQueue>>,
     /// Of the kinds that have a check, with a handler here or not.
     pub(crate) check_queues: BTreeMap<Kind, Arc<CheckQueue>>,
     pub(crate) lease: Duration,
     pub(crate) sweep_every: Duration,
-    /// There is room again in a lane with a backlog.
+    /// There is room again in a queue with a backlog.
     pub(crate) room: Notify,
     /// Claims are to be renewed now, as they may have been lost.
     pub(crate) unsure: Notify,
     /// Something is to start, and what is known of pauses may be out of date.
     pub(crate) pauses: Notify,
-    /// For the payloads of all lanes.
+    /// For the payloads of all queues.
     pub(crate) budget: Budget,
     /// How far it is to stop.
     pub(crate) stop: Stop,
@@ -52,10 +52,10 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Lets every lane with room claim what is due, whether or not its wake-up has come.
+    /// Lets every queue with room claim what is due, whether or not its wake-up has come.
     pub(crate) fn look_for_due(&self) {
-        for lane in self.lanes.values() {
-            lane.set_backlog(true);
+        for queue in self.queues.values() {
+            queue.set_backlog(true);
         }
         self.room.notify_one();
     }
@@ -69,14 +69,14 @@ impl Engine {
             let number = kernel.clock.random_below(1 << 32);
             format!("worker-{number:08x}")
         });
-        let lanes = kinds
+        let queues = kinds
             .into_iter()
             .map(|(kind, (policy, handler))| {
                 kernel.metrics.handled(&kind);
                 let check = kernel.checks.get(&kind);
                 let ask_after = check.map_or(Duration::MAX, Check::period);
-                let lane = Lane::new(kind.clone(), policy, handler, ask_after);
-                (kind, Arc::new(lane))
+                let queue = KindQueue::new(kind.clone(), policy, handler, ask_after);
+                (kind, Arc::new(queue))
             })
             .collect();
         let check_queues = kernel
@@ -91,7 +91,7 @@ impl Engine {
             .collect();
         Self {
             kernel,
-            lanes,
+            queues,
             check_queues,
             lease: options.lease,
             sweep_every: options.sweep_every,
@@ -109,15 +109,15 @@ impl Engine {
     /// Reserves room for tasks, at most `wanted` of each kind, and makes a claim of it.
     ///
     /// A kind that has no room is in the claim with none, which tells the store that it has a handler here.
-    pub(crate) fn reserve(&self, wanted: impl Fn(&Lane) -> usize) -> Reserved<'_> {
+    pub(crate) fn reserve(&self, wanted: impl Fn(&KindQueue) -> usize) -> Reserved<'_> {
         let bytes = self.budget.take_up_to(A_CALL);
         let room = self
-            .lanes
+            .queues
             .iter()
-            .map(|(kind, lane)| (kind.clone(), lane.reserve(wanted(lane))))
+            .map(|(kind, queue)| (kind.clone(), queue.reserve(wanted(queue))))
             .collect();
         Reserved {
-            lanes: &self.lanes,
+            queues: &self.queues,
             freed: &self.room,
             claim: Claim {
                 owner: Arc::clone(&self.owner),
@@ -151,20 +151,20 @@ impl Engine {
 
     /// Whether any claim that is to be renewed may not hold any more.
     pub(crate) fn is_unsure(&self, now: &Now) -> bool {
-        let mut lanes = self.lanes.values();
-        lanes.any(|lane| lane.is_unsure(now, self.lease))
+        let mut queues = self.queues.values();
+        queues.any(|queue| queue.is_unsure(now, self.lease))
     }
 
     /// Due tasks were seen that were not claimed.
     pub(crate) fn waiting(&self, waiting: &BTreeMap<Kind, usize>) {
         for (kind, &count) in waiting {
             let is_awaited = self.kernel.due.raise(kind);
-            if let Some(lane) = self.lanes.get(kind) {
-                if lane.is_paused() {
+            if let Some(queue) = self.queues.get(kind) {
+                if queue.is_paused() {
                     continue;
                 }
                 self.kernel.counters.no_room.add(count);
-                lane.set_backlog(true);
+                queue.set_backlog(true);
                 self.room.notify_one();
                 continue;
             }
@@ -185,17 +185,17 @@ impl Engine {
 
     /// Gives back what was claimed and not started.
     pub(crate) fn release_queued(&self, settle: &mpsc::UnboundedSender<Settled>) {
-        for lane in self.lanes.values() {
-            self.release(lane, settle);
+        for queue in self.queues.values() {
+            self.release(queue, settle);
         }
     }
 
     /// The same of one kind.
-    pub(crate) fn release(&self, lane: &Arc<Lane>, settle: &mpsc::UnboundedSender<Settled>) {
+    pub(crate) fn release(&self, queue: &Arc<KindQueue>, settle: &mpsc::UnboundedSender<Settled>) {
         let since = self.kernel.clock.moment();
-        for attempt in lane.take_queued(since) {
+        for attempt in queue.take_queued(since) {
             let _ = settle.send(Settled {
-                lane: Arc::clone(lane),
+                queue: Arc::clone(queue),
                 attempt,
                 ending: Ending::Release,
                 finished: Finished::No,
@@ -230,30 +230,30 @@ impl Engine {
     }
 }
 
-/// Room in the lanes, kept for the tasks that a claim may bring; what is not used is given back when it is dropped.
+/// Room in the queues, kept for the tasks that a claim may bring; what is not used is given back when it is dropped.
 pub(crate) struct Reserved<'a> {
-    lanes: &'a BTreeMap<Kind, Arc<Lane>>,
+    queues: &'a BTreeMap<Kind, Arc<KindQueue>>,
     freed: &'a Notify,
     pub(crate) claim: Claim,
-    _bytes: Taken,
+    _bytes: ReservedBytes,
 }
 
 impl Reserved<'_> {
     /// Takes one place for a task of this kind, now held by its claim.
-    pub(crate) fn take(&mut self, kind: &Kind) -> Option<&Arc<Lane>> {
+    pub(crate) fn take(&mut self, kind: &Kind) -> Option<&Arc<KindQueue>> {
         let room = self.claim.room.get_mut(kind)?;
         *room = room.checked_sub(1)?;
-        self.lanes.get(kind)
+        self.queues.get(kind)
     }
 }
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
         for (kind, &unused) in &self.claim.room {
-            if let Some(lane) = self.lanes.get(kind) {
-                lane.give_back(unused);
+            if let Some(queue) = self.queues.get(kind) {
+                queue.give_back(unused);
                 // A wake-up that came meanwhile may have found no room because of this reservation alone.
-                if unused > 0 && lane.has_backlog() {
+                if unused > 0 && queue.has_backlog() {
                     self.freed.notify_one();
                 }
             }

@@ -10,12 +10,12 @@ use super::arrivals::record;
 use super::attempt::Attempt;
 use super::check_queue::{Asked, CheckQueue};
 use super::engine::Engine;
-use super::lane::Lane;
+use super::kind_queue::KindQueue;
 use super::settle::{Finished, Settled};
-use crate::expected::{Course, Expected};
+use crate::expected::{CheckAction, Expected};
 use crate::schedule::follow::due_wake;
-use crate::schedule::noting::Way;
-use crate::store::store_time::Heard;
+use crate::schedule::notes::Way;
+use crate::store::store_time::Timed;
 use crate::store::{Change, Ending, Expect, Note, Pending, Target, Verb, When};
 use crate::task::due_wake::DueWake;
 use crate::work::verdict::shortened;
@@ -93,32 +93,38 @@ async fn obey(
     let (of_claimed, others) = answers.split_at(claimed.len());
     let (of_due, of_early) = others.split_at(due.len());
 
-    if let Some(lane) = engine.lanes.get(&check_queue.kind) {
+    if let Some(queue) = engine.queues.get(&check_queue.kind) {
         let mut to_run = Vec::new();
         for (attempt, expected) in claimed.into_iter().zip(of_claimed) {
-            match expected.course_of_claimed(attempt.task.planned_at, earliest) {
-                Course::Keep | Course::RunNow => to_run.push(attempt),
-                Course::Move(due) => {
-                    let look_in = way(due).look_in;
-                    end(engine, lane, attempt, Ending::Moved { due, look_in }, settle);
+            match expected.action_for_claimed(attempt.task.planned_at, earliest) {
+                CheckAction::Keep | CheckAction::RunNow => to_run.push(attempt),
+                CheckAction::Move(due) => {
+                    let overdue_after = way(due).overdue_after;
+                    end(
+                        engine,
+                        queue,
+                        attempt,
+                        Ending::Moved { due, overdue_after },
+                        settle,
+                    );
                 }
-                Course::Cancel => end(engine, lane, attempt, Ending::Cancelled, settle),
+                CheckAction::Cancel => end(engine, queue, attempt, Ending::Cancelled, settle),
             }
         }
-        lane.passed(&to_run, kernel.clock.moment());
+        queue.passed(&to_run, kernel.clock.moment());
     }
 
     let mut kept = Vec::new();
     let mut changes = Vec::new();
     for (row, expected) in due.into_iter().zip(of_due) {
-        match expected.course_of_claimed(row.planned_at, earliest) {
-            Course::Keep | Course::RunNow => {}
-            Course::Move(time) => {
-                let Way { look_in, sent } = way(time);
+        match expected.action_for_claimed(row.planned_at, earliest) {
+            CheckAction::Keep | CheckAction::RunNow => {}
+            CheckAction::Move(time) => {
+                let Way { overdue_after, sent } = way(time);
                 let note = kernel.note_checked(&check_queue.kind, "moved", sent);
-                changes.push(change(&row, reschedule(time, look_in), note));
+                changes.push(change(&row, reschedule(time, overdue_after), note));
             }
-            Course::Cancel => {
+            CheckAction::Cancel => {
                 changes.push(change(
                     &row,
                     Verb::Cancel,
@@ -128,26 +134,26 @@ async fn obey(
         }
     }
     for (row, expected) in early.into_iter().zip(of_early) {
-        let (verb, note) = match expected.course_of_early(row.planned_at, heard.now) {
-            Course::Keep => {
+        let (verb, note) = match expected.action_for_scheduled(row.planned_at, heard.now) {
+            CheckAction::Keep => {
                 kept.push(row);
                 continue;
             }
-            Course::Move(time) => {
-                let Way { look_in, sent } = way(time);
+            CheckAction::Move(time) => {
+                let Way { overdue_after, sent } = way(time);
                 (
-                    reschedule(time, look_in),
+                    reschedule(time, overdue_after),
                     kernel.note_checked(&check_queue.kind, "moved", sent),
                 )
             }
-            Course::RunNow => {
-                let Way { look_in, sent } = way(heard.now);
+            CheckAction::RunNow => {
+                let Way { overdue_after, sent } = way(heard.now);
                 (
-                    Verb::RunNow { look_in },
+                    Verb::RunNow { overdue_after },
                     kernel.note_checked(&check_queue.kind, "run_now", sent),
                 )
             }
-            Course::Cancel => (
+            CheckAction::Cancel => (
                 Verb::Cancel,
                 kernel.note_checked(&check_queue.kind, "cancelled", None),
             ),
@@ -170,9 +176,9 @@ async fn obey(
     hopped
 }
 
-fn reschedule(time: Timestamp, look_in: Duration) -> Verb {
+fn reschedule(time: Timestamp, overdue_after: Duration) -> Verb {
     let due = When::At(time);
-    Verb::Reschedule { due, look_in }
+    Verb::Reschedule { due, overdue_after }
 }
 
 /// A change of a row that is still as it was when it was asked about.
@@ -195,15 +201,15 @@ async fn put_off(
 ) -> Result<(), Error> {
     let kernel = &engine.kernel;
     let after = defaults::CHECK_AGAIN;
-    if let Some(lane) = engine.lanes.get(&check_queue.kind) {
-        let look_in = kernel.router.look_in(Some(&check_queue.kind), after);
+    if let Some(queue) = engine.queues.get(&check_queue.kind) {
+        let overdue_after = kernel.router.overdue_after(Some(&check_queue.kind), after);
         let snooze = Ending::Snooze {
             after,
-            look_in,
+            overdue_after,
             reason: Some(shortened(format!("its check failed: {cause}"))),
         };
         for attempt in claimed {
-            end(engine, lane, attempt, snooze.clone(), settle);
+            end(engine, queue, attempt, snooze.clone(), settle);
         }
     }
     match kernel.time.carried_on() {
@@ -213,12 +219,12 @@ async fn put_off(
 }
 
 /// Ends a claim whose handler was not started, unless it has been lost or given back meanwhile.
-fn end(engine: &Engine, lane: &Arc<Lane>, attempt: Arc<Attempt>, ending: Ending, settle: &Settle) {
+fn end(engine: &Engine, queue: &Arc<KindQueue>, attempt: Arc<Attempt>, ending: Ending, settle: &Settle) {
     let since = engine.kernel.clock.moment();
-    if lane.refused(&attempt, since) {
+    if queue.refused(&attempt, since) {
         // The other end is gone only when the worker is.
         let _ = settle.send(Settled {
-            lane: Arc::clone(lane),
+            queue: Arc::clone(queue),
             attempt,
             ending,
             finished: Finished::No,
@@ -228,7 +234,7 @@ fn end(engine: &Engine, lane: &Arc<Lane>, attempt: Arc<Attempt>, ending: Ending,
 }
 
 /// Sends the wake-ups of `rows` on, each by a hop; they come back within `within`.
-async fn hop(engine: &Engine, heard: &Heard<()>, rows: &[Pending], within: Duration) -> Result<(), Error> {
+async fn hop(engine: &Engine, heard: &Timed<()>, rows: &[Pending], within: Duration) -> Result<(), Error> {
     if rows.is_empty() {
         return Ok(());
     }

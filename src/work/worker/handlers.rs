@@ -1,4 +1,4 @@
-//! Runs the handlers of a lane.
+//! Runs the handlers of a queue.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tokio::task::{Id, JoinSet};
 
 use super::attempt::Attempt;
 use super::engine::Engine;
-use super::lane::{Lane, Next};
+use super::kind_queue::{KindQueue, Next};
 use super::pausing;
 use super::renewing::Note;
 use super::settle::{Finished, Settled};
@@ -20,8 +20,8 @@ use crate::task::timestamp::duration;
 use crate::work::verdict::{Verdict, refusal};
 use crate::{Context, Failure, Outcome};
 
-/// Runs handlers, as many at once as the lane's policy says, until stopped; then until the last has ended.
-pub(crate) async fn run(engine: Arc<Engine>, lane: Arc<Lane>, senders: Senders) {
+/// Runs handlers, as many at once as the queue's policy says, until stopped; then until the last has ended.
+pub(crate) async fn run(engine: Arc<Engine>, queue: Arc<KindQueue>, senders: Senders) {
     let mut handlers = Handlers::new();
     // Only looked up, never walked through: its order is no matter.
     let mut running: HashMap<Id, (Arc<Attempt>, Stopwatch)> = HashMap::new();
@@ -31,8 +31,8 @@ pub(crate) async fn run(engine: Arc<Engine>, lane: Arc<Lane>, senders: Senders) 
         if stage == Stage::Stopping {
             handlers.abort_all();
         }
-        while !stopping && handlers.len() + lane.noting() < lane.policy.concurrency {
-            match start_next(&engine, &lane, &senders, &mut handlers) {
+        while !stopping && handlers.len() + queue.noting() < queue.policy.concurrency {
+            match start_next(&engine, &queue, &senders, &mut handlers) {
                 Some((handler, started)) => running.insert(handler, started),
                 None => break,
             };
@@ -43,7 +43,7 @@ pub(crate) async fn run(engine: Arc<Engine>, lane: Arc<Lane>, senders: Senders) 
         let ended = tokio::select! {
             biased;
             Some(ended) = handlers.join_next_with_id(), if !handlers.is_empty() => ended,
-            () = lane.changed(), if !stopping => continue,
+            () = queue.changed(), if !stopping => continue,
             () = engine.stop.beyond(stage), if stage < Stage::Stopping => continue,
         };
         let (handler, verdict) = match ended {
@@ -51,8 +51,8 @@ pub(crate) async fn run(engine: Arc<Engine>, lane: Arc<Lane>, senders: Senders) 
             Ok((handler, Ended::TimedOut)) => (handler, Verdict::TimedOut),
             Ok((handler, Ended::TooLate)) => {
                 if let Some((attempt, _)) = running.remove(&handler) {
-                    lane.handler_ended(&attempt);
-                    lane.put_back(&attempt);
+                    queue.handler_ended(&attempt);
+                    queue.put_back(&attempt);
                 }
                 engine.unsure.notify_one();
                 continue;
@@ -61,17 +61,17 @@ pub(crate) async fn run(engine: Arc<Engine>, lane: Arc<Lane>, senders: Senders) 
             Err(error) => (error.id(), Verdict::Stopped),
         };
         if let Some((attempt, since)) = running.remove(&handler) {
-            lane.handler_ended(&attempt);
-            let outcome = finish(&engine, &lane, &senders.settle, attempt, verdict);
+            queue.handler_ended(&attempt);
+            let outcome = finish(&engine, &queue, &senders.settle, attempt, verdict);
             let kernel = &engine.kernel;
             kernel
                 .metrics
-                .processed(&lane.kind, outcome, since, &kernel.clock);
+                .processed(&queue.kind, outcome, since, &kernel.clock);
         }
     }
 }
 
-/// Where a lane sends its claims.
+/// Where a queue sends its claims.
 #[derive(Clone)]
 pub(crate) struct Senders {
     pub(crate) settle: mpsc::UnboundedSender<Settled>,
@@ -92,26 +92,26 @@ enum Ended {
 /// Starts the handler of the next claim that may start; none, if there is none or no place.
 fn start_next(
     engine: &Arc<Engine>,
-    lane: &Arc<Lane>,
+    queue: &Arc<KindQueue>,
     senders: &Senders,
     handlers: &mut Handlers,
 ) -> Option<(Id, (Arc<Attempt>, Stopwatch))> {
     let kernel = &engine.kernel;
-    while handlers.len() + lane.noting() < lane.policy.concurrency {
+    while handlers.len() + queue.noting() < queue.policy.concurrency {
         let now = engine.now();
-        if lane.has_queued() && !pausing::may_start(engine, lane, &now) {
+        if queue.has_queued() && !pausing::may_start(engine, queue, &now) {
             return None;
         }
-        let (attempt, lease) = match lane.next(&now)? {
+        let (attempt, lease) = match queue.next(&now)? {
             Next::Start(attempt, lease) => (attempt, lease),
             Next::Note(attempt) => {
-                let lane = Arc::clone(lane);
+                let queue = Arc::clone(queue);
                 // The other end is gone only when the worker is.
-                let _ = senders.note.send(Note { lane, attempt });
+                let _ = senders.note.send(Note { queue, attempt });
                 continue;
             }
             Next::Ask(attempt) => {
-                if let Some(check_queue) = engine.check_queues.get(&lane.kind) {
+                if let Some(check_queue) = engine.check_queues.get(&queue.kind) {
                     check_queue.add_claimed(vec![attempt]);
                 }
                 continue;
@@ -124,8 +124,8 @@ fn start_next(
         let Attempt { task, claimed, .. } = &*attempt;
         // Nothing is too late that may be in time.
         let earliest = claimed.earliest(now.moment.instant());
-        if let Some(verdict) = refusal(task, &lane.policy, earliest) {
-            finish(engine, lane, &senders.settle, attempt, verdict);
+        if let Some(verdict) = refusal(task, &queue.policy, earliest) {
+            finish(engine, queue, &senders.settle, attempt, verdict);
             continue;
         }
         let lateness = duration(claimed.now(now.moment.instant()).millis_since(task.due_at));
@@ -136,8 +136,8 @@ fn start_next(
             attempt.finishing.clone(),
             kernel.histories().of(&task.kind),
         );
-        let timeout = lane.policy.execution_timeout;
-        let (inside, handler) = (Arc::clone(engine), Arc::clone(&lane.handler));
+        let timeout = queue.policy.execution_timeout;
+        let (inside, handler) = (Arc::clone(engine), Arc::clone(&queue.handler));
         // Called inside as well, since it may panic before its first await.
         let run = async move {
             let (kind, woken_by) = (&context.task().kind, context.woken_by().word());
@@ -157,10 +157,10 @@ fn start_next(
                 None => Ended::TimedOut,
             }
         };
-        kernel.events.tell(|| (**task).clone());
+        kernel.events.publish(|| (**task).clone());
         let started = kernel.clock.spawn_handler(handlers, run);
         let id = started.id();
-        lane.started(&attempt, started, now.moment.instant().checked_add(timeout));
+        queue.started(&attempt, started, now.moment.instant().checked_add(timeout));
         return Some((id, (attempt, Stopwatch::start(&kernel.clock))));
     }
     None
@@ -169,7 +169,7 @@ fn start_next(
 /// A claim has its verdict: hands it to be settled, unless it was lost meanwhile. Says what came of it, in a word.
 fn finish(
     engine: &Engine,
-    lane: &Arc<Lane>,
+    queue: &Arc<KindQueue>,
     settle: &mpsc::UnboundedSender<Settled>,
     attempt: Arc<Attempt>,
     verdict: Verdict,
@@ -181,12 +181,12 @@ fn finish(
         verdict => (verdict, Finished::Perhaps),
     };
     let since = kernel.clock.moment();
-    let Some(store_earliest) = lane.settling(&attempt, since) else {
-        kernel.metrics.attempted(&lane.kind, LOST);
+    let Some(store_earliest) = queue.settling(&attempt, since) else {
+        kernel.metrics.attempted(&queue.kind, LOST);
         return LOST;
     };
     // By the attempt that it was started as, whatever became of its claim since.
-    let ending = verdict.ending(&attempt.task, &lane.policy, store_earliest, kernel);
+    let ending = verdict.ending(&attempt.task, &queue.policy, store_earliest, kernel);
     let outcome = match finished {
         // What is to be written applies only if it is not.
         Finished::Yes => outcome(&Ending::Done),
@@ -194,7 +194,7 @@ fn finish(
     };
     // The other end is gone only when the worker is.
     let _ = settle.send(Settled {
-        lane: Arc::clone(lane),
+        queue: Arc::clone(queue),
         attempt,
         ending,
         finished,

@@ -26,7 +26,7 @@ pub(super) struct Held {
 pub(super) enum Phase {
     /// The check of its kind is still to say whether it is to run.
     Asking,
-    /// In its lane's queue, or put off for a while.
+    /// Waiting in its queue, or put off for a while.
     Queued,
     /// Out of the queue: its handler is about to be started, or it is refused.
     Starting,

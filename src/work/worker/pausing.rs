@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::engine::Engine;
-use super::lane::Lane;
+use super::kind_queue::KindQueue;
 use super::lease::Now;
 use super::settle::Settled;
 use crate::clock::Moment;
@@ -20,16 +20,16 @@ pub(crate) fn ask_ahead(engine: &Engine, now: &Moment) {
     }
 }
 
-/// Whether it is known that tasks of a lane may start. If it is not, or not for long, the store is asked, and lanes look
+/// Whether it is known that tasks of a queue may start. If it is not, or not for long, the store is asked, and queues look
 /// again.
-pub(crate) fn may_start(engine: &Engine, lane: &Lane, now: &Now) -> bool {
+pub(crate) fn may_start(engine: &Engine, queue: &KindQueue, now: &Now) -> bool {
     let pauses = &engine.kernel.pauses;
-    // Others in this process ask, too: the lane may not have been told yet.
-    if pauses.has(&lane.kind, &engine.kernel.time) != lane.is_paused() {
+    // Others in this process ask, too: the answer may not have come to this queue yet.
+    if pauses.has(&queue.kind, &engine.kernel.time) != queue.is_paused() {
         engine.pauses.notify_one();
     }
     ask_ahead(engine, &now.moment);
-    pauses.allow(&lane.kind, &now.moment, &engine.kernel.time)
+    pauses.allow(&queue.kind, &now.moment, &engine.kernel.time)
 }
 
 /// Asks which kinds are paused when something is to start, and twice as often as it must be known while any is, until
@@ -38,7 +38,7 @@ pub(crate) async fn watch(engine: Arc<Engine>, settle: mpsc::UnboundedSender<Set
     let kernel = &engine.kernel;
     loop {
         let again = async {
-            if !kernel.pauses.is_any() && !engine.lanes.values().any(|lane| lane.is_paused()) {
+            if !kernel.pauses.is_any() && !engine.queues.values().any(|queue| queue.is_paused()) {
                 std::future::pending::<()>().await;
             }
             kernel.clock.sleep(defaults::PAUSE_SEEN / 2).await;
@@ -50,15 +50,15 @@ pub(crate) async fn watch(engine: Arc<Engine>, settle: mpsc::UnboundedSender<Set
             () = again => {}
         }
         let asked = kernel.pauses.refresh(kernel).await;
-        for (kind, lane) in &engine.lanes {
+        for (kind, queue) in &engine.queues {
             let paused = kernel.pauses.has(kind, &kernel.time);
-            if lane.set_paused(paused) {
-                lane.set_backlog(true);
+            if queue.set_paused(paused) {
+                queue.set_backlog(true);
                 engine.room.notify_one();
             }
             if paused {
                 // Also what was claimed before this was known, and has come since.
-                engine.release(lane, &settle);
+                engine.release(queue, &settle);
             }
         }
         if asked.is_err() {
@@ -68,8 +68,8 @@ pub(crate) async fn watch(engine: Arc<Engine>, settle: mpsc::UnboundedSender<Set
                 () = kernel.clock.sleep(ASK_AGAIN) => {}
             }
         }
-        for lane in engine.lanes.values() {
-            lane.look_again();
+        for queue in engine.queues.values() {
+            queue.look_again();
         }
     }
 }

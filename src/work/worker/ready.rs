@@ -7,22 +7,22 @@ use tracing::warn;
 
 use super::arrivals::accept;
 use super::engine::Engine;
-use super::lane::Lane;
+use super::kind_queue::KindQueue;
 use super::pausing;
 use super::stop::Stage;
 use crate::backend::WokenBy;
 use crate::defaults;
 
-/// Claims due tasks for lanes that have room and a backlog, in batches, until stopped. The rows are the ready queue.
+/// Claims due tasks for queues that have room and a backlog, in batches, until stopped. The rows are the ready queue.
 pub(crate) async fn claim_for_room(engine: Arc<Engine>) {
     let kernel = &engine.kernel;
     loop {
         let room = engine.room.notified();
-        let mut hungry: Vec<_> = engine.lanes.values().filter(|lane| is_hungry(lane)).collect();
+        let mut wanting: Vec<_> = engine.queues.values().filter(|queue| wants_more(queue)).collect();
         if !engine.budget.has_room() {
-            hungry.clear();
+            wanting.clear();
         }
-        if hungry.is_empty() {
+        if wanting.is_empty() {
             tokio::select! {
                 biased;
                 () = engine.stop.begun() => return,
@@ -32,13 +32,13 @@ pub(crate) async fn claim_for_room(engine: Arc<Engine>) {
         if engine.stop.stage() > Stage::Working {
             return;
         }
-        for lane in &hungry {
+        for queue in &wanting {
             // Before the statement: a due task seen after it sets the mark again.
-            lane.set_backlog(false);
+            queue.set_backlog(false);
         }
-        let mut reserved = engine.reserve(|lane| {
-            if hungry.iter().any(|hungry| hungry.kind == lane.kind) {
-                lane.room().min(defaults::BATCH)
+        let mut reserved = engine.reserve(|queue| {
+            if wanting.iter().any(|wanting| wanting.kind == queue.kind) {
+                queue.room().min(defaults::BATCH)
             } else {
                 0
             }
@@ -52,11 +52,11 @@ pub(crate) async fn claim_for_room(engine: Arc<Engine>) {
                 let heard = kernel.time.heard(&asked, claimed);
                 let bytes: usize = heard.found.iter().map(|task| task.payload.len()).sum();
                 let was_cut_off = bytes >= reserved.claim.bytes;
-                for lane in &hungry {
-                    let room = reserved.claim.room.get(&lane.kind).copied().unwrap_or(0);
-                    let got = heard.found.iter().filter(|task| task.kind == lane.kind).count();
+                for queue in &wanting {
+                    let room = reserved.claim.room.get(&queue.kind).copied().unwrap_or(0);
+                    let got = heard.found.iter().filter(|task| task.kind == queue.kind).count();
                     if got >= room || was_cut_off {
-                        lane.set_backlog(true);
+                        queue.set_backlog(true);
                     }
                 }
                 accept(&engine, heard, asked, reserved, WokenBy::Room);
@@ -67,8 +67,8 @@ pub(crate) async fn claim_for_room(engine: Arc<Engine>) {
                     "due tasks could not be claimed and are late until they are; it is tried again: see that the \
                      store is up"
                 );
-                for lane in &hungry {
-                    lane.set_backlog(true);
+                for queue in &wanting {
+                    queue.set_backlog(true);
                 }
                 drop(reserved);
                 kernel.clock.sleep(CLAIM_AGAIN).await;
@@ -80,7 +80,7 @@ pub(crate) async fn claim_for_room(engine: Arc<Engine>) {
 /// How long to wait for a store that failed.
 const CLAIM_AGAIN: Duration = Duration::from_millis(500);
 
-/// Whether due tasks may be waiting for this lane, and enough room has come together to claim a batch of them.
-fn is_hungry(lane: &Lane) -> bool {
-    lane.has_backlog() && lane.room() >= (lane.policy.prefetch / 2).max(1)
+/// Whether due tasks may be waiting for this queue, and enough room has come together to claim a batch of them.
+fn wants_more(queue: &KindQueue) -> bool {
+    queue.has_backlog() && queue.room() >= (queue.policy.prefetch / 2).max(1)
 }

@@ -9,9 +9,9 @@ use tracing::warn;
 
 use super::attempt::Attempt;
 use super::engine::Engine;
-use super::lane::Lane;
+use super::kind_queue::KindQueue;
 use crate::clock::panics::pass_on;
-use crate::store::turns::{CALLS, Load, Turn, take_turns};
+use crate::store::batched_calls::{CALLS, CallPermit, Load, run_batched};
 use crate::store::{Guarded, Renewal, unanswered};
 use crate::{Error, defaults};
 
@@ -29,7 +29,7 @@ pub(crate) async fn keep(engine: Arc<Engine>) {
                 () = clock.sleep(pause) => {}
             }
         } else {
-            // The leases go on, and lanes ask for what is still unsure each time that they look.
+            // The leases go on, and queues ask for what is still unsure each time that they look.
             clock.sleep(pause.min(RENEW_AGAIN)).await;
         }
         settled = renew(&engine).await && !engine.is_unsure(&engine.now());
@@ -43,9 +43,9 @@ const RENEW_AGAIN: Duration = Duration::from_secs(1);
 pub(crate) async fn renew(engine: &Arc<Engine>) -> bool {
     let clock = &engine.kernel.clock;
     let mut renewals = Vec::new();
-    for lane in engine.lanes.values() {
-        let of_lane = lane.renewable(&clock.moment(), engine.lease);
-        renewals.extend(of_lane.into_iter().map(|renewal| (Arc::clone(lane), renewal)));
+    for queue in engine.queues.values() {
+        let of_lane = queue.renewable(&clock.moment(), engine.lease);
+        renewals.extend(of_lane.into_iter().map(|renewal| (Arc::clone(queue), renewal)));
     }
     let mut calls = JoinSet::new();
     for batch in renewals.chunks(defaults::BATCH) {
@@ -59,13 +59,13 @@ pub(crate) async fn renew(engine: &Arc<Engine>) -> bool {
     answered
 }
 
-async fn renew_batch(engine: &Engine, batch: &[(Arc<Lane>, Renewal)]) -> Result<(), Error> {
+async fn renew_batch(engine: &Engine, batch: &[(Arc<KindQueue>, Renewal)]) -> Result<(), Error> {
     let kernel = &engine.kernel;
     let now = engine.now();
     let renewals: Vec<_> = batch.iter().map(|(_, renewal)| *renewal).collect();
     let renewed = extend(engine, &renewals).await.inspect_err(|error| {
-        for (lane, renewal) in batch {
-            lane.not_renewed(renewal, now.moment);
+        for (queue, renewal) in batch {
+            queue.not_renewed(renewal, now.moment);
         }
         warn!(
             %error, claims = batch.len(),
@@ -73,19 +73,19 @@ async fn renew_batch(engine: &Engine, batch: &[(Arc<Lane>, Renewal)]) -> Result<
              lease others may run it: see that the store is up"
         );
     })?;
-    for ((lane, renewal), renewed) in batch.iter().zip(renewed) {
+    for ((queue, renewal), renewed) in batch.iter().zip(renewed) {
         match renewed {
-            Guarded::Done => lane.renewed(renewal, engine.lease_from(&now)),
+            Guarded::Done => queue.renewed(renewal, engine.lease_from(&now)),
             // It is tried again until the lease ends.
             Guarded::Blocked => {}
-            Guarded::Lost if lane.lost(renewal.id, renewal.version) => {
+            Guarded::Lost if queue.lost(renewal.id, renewal.version) => {
                 kernel.counters.lost_claims.add(1);
                 engine.room.notify_one();
-                warn!(id = %renewal.id, kind = %lane.kind, "a claim was lost; if its handler runs, it is stopped");
+                warn!(id = %renewal.id, kind = %queue.kind, "a claim was lost; if its handler runs, it is stopped");
             }
             Guarded::Lost => {}
         }
-        lane.look_again();
+        queue.look_again();
     }
     Ok(())
 }
@@ -105,14 +105,14 @@ async fn extend(engine: &Engine, renewals: &[Renewal]) -> Result<Vec<Guarded>, E
 
 /// A start to be noted before it happens.
 pub(crate) struct Note {
-    pub(crate) lane: Arc<Lane>,
+    pub(crate) queue: Arc<KindQueue>,
     pub(crate) attempt: Arc<Attempt>,
 }
 
 /// Tells the store which handlers are about to start, as many at once as are waiting, until no more can come.
 pub(crate) async fn note(engine: Arc<Engine>, starting: mpsc::UnboundedReceiver<Note>) {
     let clock = &engine.kernel.clock;
-    let call = |batch, turn: Turn| {
+    let call = |batch, turn: CallPermit| {
         let engine = Arc::clone(&engine);
         async move {
             let left = turn.take(note_batch(&engine, batch)).await;
@@ -120,13 +120,13 @@ pub(crate) async fn note(engine: Arc<Engine>, starting: mpsc::UnboundedReceiver<
                 return;
             }
             engine.kernel.clock.sleep(NOTE_AGAIN).await;
-            for Note { lane, attempt } in left {
-                lane.queue_again(&attempt);
+            for Note { queue, attempt } in left {
+                queue.queue_again(&attempt);
             }
         }
     };
-    // Bounded by the lanes: each claim is here at most once. What is in flight at the end is not waited for.
-    take_turns(
+    // Bounded by the queues: each claim is here at most once. What is in flight at the end is not waited for.
+    run_batched(
         clock,
         CALLS,
         starting,
@@ -162,18 +162,18 @@ async fn note_batch(engine: &Engine, batch: Vec<Note>) -> Vec<Note> {
     };
     let mut left = Vec::new();
     for (note, noted) in batch.into_iter().zip(noted) {
-        let Note { lane, attempt } = &note;
+        let Note { queue, attempt } = &note;
         match noted {
-            Guarded::Done => lane.noted(attempt, engine.lease_from(&now)),
+            Guarded::Done => queue.noted(attempt, engine.lease_from(&now)),
             Guarded::Blocked => {
-                lane.put_off(attempt);
+                queue.put_off(attempt);
                 left.push(note);
             }
             Guarded::Lost => {
-                let lost = lane.lost(attempt.task.id, attempt.task.version);
+                let lost = queue.lost(attempt.task.id, attempt.task.version);
                 engine.kernel.counters.lost_claims.add(usize::from(lost));
                 engine.room.notify_one();
-                lane.look_again();
+                queue.look_again();
             }
         }
     }

@@ -7,14 +7,14 @@ use tracing::{error, warn};
 
 use super::attempt::Attempt;
 use super::engine::Engine;
-use super::lane::Lane;
+use super::kind_queue::KindQueue;
 use crate::claims::ClaimId;
 use crate::clock::Moment;
 use crate::clock::backoff::Backoff;
 use crate::clock::panics::pass_on;
 use crate::observe::metrics::LOST;
 use crate::schedule::kernel::Kernel;
-use crate::store::turns::{CALLS, Load, Turn, take_turns};
+use crate::store::batched_calls::{CALLS, CallPermit, Load, run_batched};
 use crate::store::{Ending, Guarded, Step, ended};
 use crate::work::lost_answer;
 use crate::work::verdict::next_wake;
@@ -22,7 +22,7 @@ use crate::{Error, Kind, State, Task};
 
 /// An attempt that has ended.
 pub(crate) struct Settled {
-    pub(crate) lane: Arc<Lane>,
+    pub(crate) queue: Arc<KindQueue>,
     pub(crate) attempt: Arc<Attempt>,
     pub(crate) ending: Ending,
     pub(crate) finished: Finished,
@@ -45,15 +45,15 @@ pub(crate) enum Finished {
 /// end waits for another.
 pub(crate) async fn settle(engine: Arc<Engine>, ended: mpsc::UnboundedReceiver<Settled>) {
     let clock = &engine.kernel.clock;
-    let call = |batch, turn: Turn| {
+    let call = |batch, turn: CallPermit| {
         let engine = Arc::clone(&engine);
         async move {
             let left = turn.take(write(&engine, batch, false)).await;
             repeat(&engine, left).await;
         }
     };
-    // Bounded by the lanes: each claim is here at most once.
-    let mut calls = take_turns(
+    // Bounded by the queues: each claim is here at most once.
+    let mut calls = run_batched(
         clock,
         CALLS,
         ended,
@@ -111,7 +111,7 @@ async fn call(engine: &Engine, batch: &[Settled]) -> Result<Vec<Guarded>, Error>
     let end = |Settled { attempt, ending, .. }: &Settled| {
         let task = &attempt.task;
         let note = kernel.note_end(Some(task), ending, now);
-        let mut step = Step::end(task.id, task.version, ending.clone()).noting(note);
+        let mut step = Step::end(task.id, task.version, ending.clone()).with_note(note);
         step.claimed = Some(Arc::clone(task));
         step
     };
@@ -184,7 +184,7 @@ async fn give_up(engine: &Engine, settled: &Settled, cause: &Error) {
         );
         lost(engine, &claim.kind);
     }
-    settled.lane.settled(&settled.attempt);
+    settled.queue.settled(&settled.attempt);
     engine.room.notify_one();
 }
 
@@ -221,7 +221,7 @@ async fn conclude(engine: &Engine, batch: Vec<Settled>, came: Vec<Guarded>, repe
                 "a claim was lost before its end was written; another worker may run its task"
             );
         }
-        settled.lane.settled(&settled.attempt);
+        settled.queue.settled(&settled.attempt);
     }
     engine.room.notify_one();
     engine.kernel.send_soon(due_wakes).await;
@@ -260,7 +260,7 @@ fn count(engine: &Engine, task: &Task, ending: &Ending) {
     engine.kernel.ended(&task.kind, ending);
     engine.kernel.log_failure(task, ending);
     let ended_at = engine.kernel.time.now().unwrap_or(task.updated_at);
-    engine.kernel.events.tell(|| ended(task, ending, ended_at));
+    engine.kernel.events.publish(|| ended(task, ending, ended_at));
     if let Ending::Dead { error, give_back } = ending {
         engine.dead(task, error, u32::from(*give_back), ended_at);
     }

@@ -24,7 +24,7 @@ pub(crate) async fn sweep(engine: Arc<Engine>) {
     let mut spread = Some(Duration::from_millis(clock.random_below(millis)));
     let mut until_purge = 0_u32;
     loop {
-        let told = async {
+        let notified = async {
             let _listening = engine.kernel.listening.lock().await;
             clock.sleep(TOLD_PAUSE).await;
             engine.kernel.store.notified().await;
@@ -34,7 +34,7 @@ pub(crate) async fn sweep(engine: Arc<Engine>) {
             () = engine.stop.begun() => return,
             () = clock.sleep(pause) => false,
             // Another process has scheduled what is due soon, and its wake-ups may be out of reach.
-            () = told => true,
+            () = notified => true,
         };
         pause = spread.take().unwrap_or(engine.sweep_every);
         engine.kernel.failures.tell_left_out(clock.instant());
@@ -94,7 +94,7 @@ async fn sweep_once(engine: &Arc<Engine>) -> Result<Duration, Error> {
         ahead: look_ahead.map(|_| LookAhead::WANTED),
     };
     // Half, so that wake-ups that arrive meanwhile find room too.
-    let reserved = engine.reserve(|lane| lane.room().div_ceil(2));
+    let reserved = engine.reserve(|queue| queue.room().div_ceil(2));
     let asked = kernel.clock.moment();
     let looked = tokio::select! {
         biased;
@@ -109,8 +109,8 @@ async fn sweep_once(engine: &Arc<Engine>) -> Result<Duration, Error> {
     let taken = heard.found.claimed.len() + heard.found.early.len();
     for task in &heard.found.claimed {
         // Where one was overdue there may be many: they need not wait for one sweep after the other.
-        if let Some(lane) = engine.lanes.get(&task.kind) {
-            lane.set_backlog(true);
+        if let Some(queue) = engine.queues.get(&task.kind) {
+            queue.set_backlog(true);
         }
     }
     let left = act(engine, heard, asked, reserved, WokenBy::Sweep).await?;

@@ -39,9 +39,9 @@ async fn claims_are_told_as_the_attempts_of_workers_are() {
     assert!(claims.snooze(snoozed, secs(600)).await.unwrap());
     assert!(claims.discard(discarded, "never").await.unwrap());
     assert!(!claims.snooze(snoozed, secs(600)).await.unwrap());
-    let told = recorder.told();
+    let recorded = recorder.recorded();
     assert_eq!(
-        told.counts("delayline.verbs"),
+        recorded.counts("delayline.verbs"),
         of([
             ("new schedule", 4),
             ("nothing claim", 1),
@@ -58,19 +58,19 @@ async fn claims_are_told_as_the_attempts_of_workers_are() {
     let outcomes = ["done", "retry", "snooze", "dead"];
     let kinds = outcomes.map(|outcome| format!("{KIND} {outcome}"));
     assert_eq!(
-        told.counts("delayline.attempts"),
+        recorded.counts("delayline.attempts"),
         of(kinds.map(|labels| (labels, 1)))
     );
     let processes = outcomes.map(|outcome| format!("{KIND} process delayline {outcome}"));
     assert_eq!(
-        told.millis("messaging.process.duration"),
+        recorded.millis("messaging.process.duration"),
         of(processes.map(|labels| (labels, vec![2_000])))
     );
     assert_eq!(
-        told.millis("delayline.task.lateness"),
+        recorded.millis("delayline.task.lateness"),
         of([(format!("{KIND} claim"), vec![300; 4])])
     );
-    assert_eq!(told.counts("delayline.wakeups")["claimed claim"], 4);
+    assert_eq!(recorded.counts("delayline.wakeups")["claimed claim"], 4);
 }
 
 #[tokio::test(start_paused = true)]
@@ -82,7 +82,7 @@ async fn of_a_claim_that_another_process_gave_it_is_not_known_of_which_kind_it_w
     other.schedule(NewTask::new(KIND, &1)).await.unwrap();
     let claim = take(&other.claims(), 1).await[0].claim;
     assert!(world.scheduler.claims().done(claim).await.unwrap());
-    let told = recorder.told();
-    assert_eq!(told.counts("delayline.attempts"), of([("other done", 1)]));
-    assert!(told.millis("messaging.process.duration").is_empty());
+    let recorded = recorder.recorded();
+    assert_eq!(recorded.counts("delayline.attempts"), of([("other done", 1)]));
+    assert!(recorded.millis("messaging.process.duration").is_empty());
 }

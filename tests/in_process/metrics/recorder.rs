@@ -1,4 +1,4 @@
-//! A recorder of a test's own, that knows what may be told.
+//! A recorder of a test's own, that knows what may be recorded.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use metrics::Unit;
 use metrics_util::MetricKind;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
-/// Every instrument that needs no broker: its type, its unit, and what it is told apart by.
+/// Every instrument that needs no broker: its type, its unit, and what it is recorded apart by.
 const INSTRUMENTS: [(&str, MetricKind, Unit, &[&str]); 9] = [
     (
         "delayline.task.lateness",
@@ -64,13 +64,13 @@ const INSTRUMENTS: [(&str, MetricKind, Unit, &[&str]); 9] = [
     ),
 ];
 
-/// What was told of an instrument, by its labels' values in the order of their names.
+/// What was recorded of an instrument, by its labels' values in the order of their names.
 pub(crate) type Told<T> = BTreeMap<String, T>;
 
 /// Records what this thread tells, as long as what [`metrics::set_default_local_recorder`] gives is there.
 pub(crate) struct Recorder(DebuggingRecorder);
 
-/// What was told since it was last asked for.
+/// What was recorded since it was last asked for.
 #[derive(Debug)]
 pub(crate) struct Recorded(Vec<(String, String, DebugValue)>);
 
@@ -84,8 +84,8 @@ impl Recorder {
         metrics::set_default_local_recorder(&self.0)
     }
 
-    /// What was told since this was last asked for; each in its form.
-    pub(crate) fn told(&self) -> Recorded {
+    /// What was recorded since this was last asked for; each in its form.
+    pub(crate) fn recorded(&self) -> Recorded {
         let snapshot = self.0.snapshotter().snapshot().into_vec().into_iter();
         let each = snapshot.map(|(key, unit, description, value)| {
             let name = key.key().name();
@@ -111,8 +111,8 @@ impl Recorder {
 impl Recorded {
     fn of<T>(&self, name: &str, value: impl Fn(&DebugValue) -> Option<T>) -> Told<T> {
         let of_name = self.0.iter().filter(|(of, ..)| of == name);
-        let told = of_name.filter_map(|(_, labels, told)| Some((labels.clone(), value(told)?)));
-        told.collect()
+        let recorded = of_name.filter_map(|(_, labels, recorded)| Some((labels.clone(), value(recorded)?)));
+        recorded.collect()
     }
 
     /// By how much counters have increased.
@@ -123,7 +123,7 @@ impl Recorded {
         })
     }
 
-    /// What histograms were told, in ms.
+    /// What histograms were recorded, in ms.
     pub(crate) fn millis(&self, name: &str) -> Told<Vec<u64>> {
         self.of(name, |value| match value {
             DebugValue::Histogram(values) => {
@@ -146,6 +146,6 @@ impl Recorded {
 }
 
 /// What is expected.
-pub(crate) fn of<T, const N: usize>(told: [(impl Into<String>, T); N]) -> Told<T> {
-    told.map(|(labels, value)| (labels.into(), value)).into()
+pub(crate) fn of<T, const N: usize>(recorded: [(impl Into<String>, T); N]) -> Told<T> {
+    recorded.map(|(labels, value)| (labels.into(), value)).into()
 }

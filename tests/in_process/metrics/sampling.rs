@@ -21,10 +21,10 @@ async fn tasks_are_counted_by_kind_and_state_and_by_when_they_are_due() {
     world.claim_elsewhere("other").await;
     world.pass(ms(3_500)).await;
     world.scheduler.sample_metrics().await.unwrap();
-    let told = recorder.told();
+    let recorded = recorder.recorded();
     let labels = |kind: &str, state: &str| format!("{kind} {state}");
     assert_eq!(
-        told.levels("delayline.tasks"),
+        recorded.levels("delayline.tasks"),
         of([
             (labels(KIND, "scheduled"), 10.0),
             (labels(KIND, "running"), 1.0),
@@ -34,13 +34,13 @@ async fn tasks_are_counted_by_kind_and_state_and_by_when_they_are_due() {
             (labels("later", "dead"), 0.0),
         ])
     );
-    let due = told.levels("delayline.tasks.due");
+    let due = recorded.levels("delayline.tasks.due");
     let of_kind = |kind: &str| BOUNDS.map(|bound| due[&format!("{bound} {kind}")]);
     assert_eq!(of_kind(KIND), [2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]);
     assert_eq!(of_kind("later"), [0.0; 8]);
     assert_eq!(due.len(), 16);
     assert_eq!(
-        told.levels("delayline.overdue.oldest"),
+        recorded.levels("delayline.overdue.oldest"),
         of([(KIND, 1.5), ("later", 0.0)])
     );
 }
@@ -56,9 +56,9 @@ async fn the_store_is_asked_now_and_then_and_what_is_gone_is_told_as_gone() {
     };
     let scheduled = async || {
         world.scheduler.sample_metrics().await.unwrap();
-        let mut told = recorder.told().levels("delayline.tasks");
-        told.retain(|labels, _| labels.ends_with("scheduled"));
-        told
+        let mut recorded = recorder.recorded().levels("delayline.tasks");
+        recorded.retain(|labels, _| labels.ends_with("scheduled"));
+        recorded
     };
     schedule(KIND).await;
     assert_eq!(scheduled().await, of([(format!("{KIND} scheduled"), 1.0)]));
@@ -104,8 +104,8 @@ async fn what_is_paused_is_not_overdue_until_it_is_resumed() {
     let oldest = async || {
         world.pass(secs(30)).await;
         world.scheduler.sample_metrics().await.unwrap();
-        let told = recorder.told().levels("delayline.overdue.oldest");
-        ["until", "paused", "late"].map(|kind| told[kind])
+        let recorded = recorder.recorded().levels("delayline.overdue.oldest");
+        ["until", "paused", "late"].map(|kind| recorded[kind])
     };
     world
         .scheduler
@@ -129,8 +129,8 @@ async fn what_fails_is_late_since_its_planned_time_and_not_since_its_next_attemp
     let oldest = async || {
         world.pass(secs(30)).await;
         world.scheduler.sample_metrics().await.unwrap();
-        let told = recorder.told();
-        ["overdue", "failing"].map(|what| told.levels(&format!("delayline.{what}.oldest"))[KIND].floor())
+        let recorded = recorder.recorded();
+        ["overdue", "failing"].map(|what| recorded.levels(&format!("delayline.{what}.oldest"))[KIND].floor())
     };
     world.scheduler.schedule(NewTask::new(KIND, &1)).await.unwrap();
     // The attempt fails, and so does the next one.
@@ -171,9 +171,9 @@ async fn a_store_that_is_away_is_told_and_asked_again() {
     world.scheduler.schedule(NewTask::new(KIND, &1)).await.unwrap();
     world.store.fail(Op::List, 1);
     world.scheduler.sample_metrics().await.unwrap_err();
-    assert!(recorder.told().levels("delayline.tasks").is_empty());
+    assert!(recorder.recorded().levels("delayline.tasks").is_empty());
     world.scheduler.sample_metrics().await.unwrap();
-    assert_eq!(recorder.told().levels("delayline.tasks").len(), 3);
+    assert_eq!(recorder.recorded().levels("delayline.tasks").len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,18 +193,18 @@ async fn a_bounded_number_of_kinds_is_told_apart_and_those_that_are_handled_come
     let handled = NewTask::new("~handled", &1).after(secs(40));
     world.scheduler.schedule(handled).await.unwrap();
     world.scheduler.sample_metrics().await.unwrap();
-    let tasks = recorder.told().levels("delayline.tasks");
+    let tasks = recorder.recorded().levels("delayline.tasks");
     let own = |kind: &str| tasks.get(&format!("{kind} scheduled")).copied();
     assert_eq!(own("~handled"), Some(1.0));
     assert_eq!(own(&kind(defaults::METRIC_KINDS - 2)), Some(1.0));
     assert_eq!(own(&kind(defaults::METRIC_KINDS - 1)), None);
     assert_eq!(own("other"), Some(more as f64 + 1.0));
     assert_eq!(tasks.len(), 3 * (defaults::METRIC_KINDS + 1));
-    // What the store has of others goes on, and is told together.
+    // What the store has of others goes on, and is recorded together.
     world.pass(secs(45)).await;
     world.scheduler.sample_metrics().await.unwrap();
-    let told = recorder.told();
-    assert_eq!(told.levels("delayline.tasks")["~handled scheduled"], 0.0);
-    assert_eq!(told.levels("delayline.overdue.oldest")["other"], 15.0);
-    assert_eq!(told.counts("delayline.attempts"), of([("~handled done", 1)]));
+    let recorded = recorder.recorded();
+    assert_eq!(recorded.levels("delayline.tasks")["~handled scheduled"], 0.0);
+    assert_eq!(recorded.levels("delayline.overdue.oldest")["other"], 15.0);
+    assert_eq!(recorded.counts("delayline.attempts"), of([("~handled done", 1)]));
 }

@@ -49,7 +49,7 @@ async fn each_verb_is_counted_by_its_answer() {
     let _ = scheduler.redrive(key("1")).await.unwrap();
     let _ = scheduler.dismiss(key("1")).await.unwrap();
     assert_eq!(
-        recorder.told().counts("delayline.verbs"),
+        recorder.recorded().counts("delayline.verbs"),
         of([
             // The answer, then the verb.
             ("new schedule", 3),
@@ -85,7 +85,7 @@ async fn what_could_not_be_answered_is_counted_as_such() {
     // What cannot be used is no matter of the store's.
     world.scheduler.cancel((KIND, "")).await.unwrap_err();
     assert_eq!(
-        recorder.told().counts("delayline.verbs"),
+        recorder.recorded().counts("delayline.verbs"),
         of([("error schedule", 3), ("error cancel", 1)])
     );
 }
@@ -110,7 +110,7 @@ async fn a_shift_that_others_come_before_is_one_verb() {
     world.store.free(Op::Change);
     assert!(shifting.await.unwrap().unwrap().is_done());
     assert_eq!(
-        recorder.told().counts("delayline.verbs"),
+        recorder.recorded().counts("delayline.verbs"),
         of([("new schedule", 1), ("done reschedule", 1), ("done shift", 1)])
     );
 }

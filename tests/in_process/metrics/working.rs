@@ -49,10 +49,10 @@ async fn attempts_are_told_by_what_came_of_them_with_how_late_and_how_long_they_
     world.scheduler.schedule(cancelled).await.unwrap();
     assert!(world.scheduler.cancel((KIND, "c")).await.unwrap().is_done());
     world.settle().await;
-    let told = recorder.told();
+    let recorded = recorder.recorded();
     let kind = |word: &str| format!("{KIND} {word}");
     assert_eq!(
-        told.counts("delayline.attempts"),
+        recorded.counts("delayline.attempts"),
         of([
             (kind("done"), 3),
             (kind("again"), 1),
@@ -63,7 +63,7 @@ async fn attempts_are_told_by_what_came_of_them_with_how_late_and_how_long_they_
     );
     let process = |word: &str| format!("{KIND} process delayline {word}");
     assert_eq!(
-        told.millis("messaging.process.duration"),
+        recorded.millis("messaging.process.duration"),
         of([
             (process("done"), vec![250; 3]),
             (process("again"), vec![250]),
@@ -73,11 +73,11 @@ async fn attempts_are_told_by_what_came_of_them_with_how_late_and_how_long_they_
         ])
     );
     assert_eq!(
-        told.millis("delayline.task.lateness"),
+        recorded.millis("delayline.task.lateness"),
         of([(kind("precise"), vec![0; 8])])
     );
     assert_eq!(
-        told.counts("delayline.wakeups"),
+        recorded.counts("delayline.wakeups"),
         of([
             // What became of it, then the route.
             ("sent carrier", 3),
@@ -105,29 +105,29 @@ async fn what_brought_a_task_is_told_with_how_late_it_was() {
     let _worker = Running::start(worker(&world, Policy::new()));
     world.settle().await;
     let started = |word: &str| format!("{KIND} {word}");
-    let told = recorder.told();
+    let recorded = recorder.recorded();
     assert_eq!(
-        told.millis("delayline.task.lateness"),
+        recorded.millis("delayline.task.lateness"),
         of([(started("room"), vec![40])])
     );
     schedule(&world, "done", 1_000).await;
     world.settle().await;
-    let told = recorder.told();
+    let recorded = recorder.recorded();
     assert_eq!(
-        told.millis("delayline.task.lateness"),
+        recorded.millis("delayline.task.lateness"),
         of([(started("carrier"), vec![0])])
     );
     // Its wake-up is lost.
     schedule(&world, "done", 500).await;
     world.settle().await;
-    let told = recorder.told();
-    let late = told.millis("delayline.task.lateness");
+    let recorded = recorder.recorded();
+    let late = recorded.millis("delayline.task.lateness");
     let [late] = late[&started("sweep")][..] else {
         panic!("{late:?}")
     };
     assert!((1..=1_000).contains(&late), "{late}");
     assert_eq!(
-        told.counts("delayline.wakeups"),
+        recorded.counts("delayline.wakeups"),
         of([("sent precise", 1), ("claimed sweep", 1)])
     );
 }
@@ -146,7 +146,7 @@ async fn wake_ups_that_no_backend_takes_are_told_by_their_route() {
     schedule(&world, "done", 1_000).await;
     world.pass(ms(1)).await;
     assert_eq!(
-        recorder.told().counts("delayline.wakeups"),
+        recorder.recorded().counts("delayline.wakeups"),
         of([("rerouted carrier", 1), ("left precise", 1)])
     );
 }
@@ -163,9 +163,9 @@ async fn what_has_no_room_waits_and_what_is_not_started_is_released() {
     }
     world.pass(ms(101)).await;
     worker.stop().await.unwrap();
-    let told = recorder.told();
+    let recorded = recorder.recorded();
     assert_eq!(
-        told.counts("delayline.wakeups"),
+        recorded.counts("delayline.wakeups"),
         of([
             ("sent precise", 4),
             ("claimed precise", 2),
@@ -173,7 +173,7 @@ async fn what_has_no_room_waits_and_what_is_not_started_is_released() {
         ])
     );
     assert_eq!(
-        told.counts("delayline.attempts"),
+        recorded.counts("delayline.attempts"),
         of([(format!("{KIND} done"), 1), (format!("{KIND} released"), 1),])
     );
     assert_eq!(world.count(State::Scheduled).await, 3);
@@ -201,12 +201,12 @@ async fn a_lost_claim_is_an_attempt_of_which_nothing_is_known() {
     world.expire_leases(secs(60)).await;
     world.claim_elsewhere("other").await;
     world.pass(secs(30)).await;
-    let told = recorder.told();
+    let recorded = recorder.recorded();
     assert_eq!(
-        told.counts("delayline.attempts"),
+        recorded.counts("delayline.attempts"),
         of([(format!("{KIND} lost"), 1)])
     );
-    let took = told.millis("messaging.process.duration");
+    let took = recorded.millis("messaging.process.duration");
     assert_eq!(took.len(), 1, "{took:?}");
     assert!(took.contains_key(&format!("{KIND} process delayline lost")));
 }

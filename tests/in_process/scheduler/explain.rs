@@ -304,7 +304,7 @@ async fn a_spoilt_history_is_told_as_far_as_it_can_be_read() {
         target: Target::Id(id),
         verb: Verb::Reschedule {
             due: When::After(secs(60)),
-            look_in: secs(60),
+            overdue_after: secs(60),
         },
         expect: Expect::Anything,
         note: Note {

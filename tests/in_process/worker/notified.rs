@@ -43,7 +43,7 @@ async fn a_worker_can_be_stopped_while_the_store_does_not_answer() {
 }
 
 /// Schedules as another process does, whose wake-ups no worker here receives.
-async fn schedule_elsewhere(world: &World, delay: u64, look_in: u64) {
+async fn schedule_elsewhere(world: &World, delay: u64, overdue_after: u64) {
     let row = NewRow {
         id: world.clock.new_id(),
         kind: KIND.into(),
@@ -51,7 +51,7 @@ async fn schedule_elsewhere(world: &World, delay: u64, look_in: u64) {
         payload: b"1".to_vec(),
         headers: [].into(),
         due: When::After(ms(delay)),
-        look_in: ms(look_in),
+        overdue_after: ms(overdue_after),
         max_attempts: None,
         replace: false,
         note: Default::default(),

@@ -123,7 +123,7 @@ impl Open {
         }
         let at = ground.clock.now();
         let mut view = self.view(&state);
-        let step = Step::end(id, version, Ending::Done).noting(note);
+        let step = Step::end(id, version, Ending::Done).with_note(note);
         let finished = view.advance(&step, at) == Guarded::Done;
         if self.keep(&mut state, view) {
             self.done.push((at, Deferred::Finish(step)));

@@ -10,7 +10,7 @@ use super::{Filter, LEAN, Position};
 /// Tasks of one state by due time and id, of whatever kind they are.
 pub(super) struct Walk<'a> {
     scheduler: &'a Scheduler,
-    lanes: Vec<Lane>,
+    cursors: Vec<KindCursor>,
     /// How many of a kind are read at once at the least.
     least: usize,
 }
@@ -20,7 +20,7 @@ pub(super) struct Walk<'a> {
 const FEW: usize = 16;
 
 /// The tasks of one kind.
-struct Lane {
+struct KindCursor {
     /// What was read last, and after which it goes on.
     page: Page,
     /// What was read and is still to come.
@@ -36,7 +36,7 @@ impl<'a> Walk<'a> {
         after: Option<Position>,
         with_payloads: bool,
     ) -> Self {
-        let lane = |kind| {
+        let cursor = |kind| {
             let mut page = Page::new(kind, filter.state).limit(0);
             if !with_payloads {
                 page = page.lean();
@@ -48,16 +48,16 @@ impl<'a> Walk<'a> {
                 page = page.due_before(time);
             }
             page.after = page.after.max(after.map(Position::pair));
-            Lane {
+            KindCursor {
                 page,
                 read: VecDeque::new(),
                 is_at_end: false,
             }
         };
-        let lanes = filter.kinds.iter().cloned().map(lane).collect();
+        let cursors = filter.kinds.iter().cloned().map(cursor).collect();
         Self {
             scheduler,
-            lanes,
+            cursors,
             least: if with_payloads { 1 } else { FEW },
         }
     }
@@ -65,22 +65,25 @@ impl<'a> Walk<'a> {
     /// The next one. So many are wanted at the most, this one included, so no more than that are read and wait beside some
     /// of each kind; and of a kind first only its share, as most of what comes next may be of another one.
     pub(super) async fn next(&mut self, wanted: usize) -> Result<Option<Task>, Error> {
-        let share = wanted.div_ceil(self.lanes.len().max(1));
-        let mut room = wanted.saturating_sub(self.lanes.iter().map(Lane::waiting).sum());
-        for lane in &mut self.lanes {
-            if lane.read.is_empty() && !lane.is_at_end {
-                let rows = share.max(2 * lane.page.limit).min(room);
-                lane.read(self.scheduler, rows.max(self.least.min(wanted)))
+        let share = wanted.div_ceil(self.cursors.len().max(1));
+        let mut room = wanted.saturating_sub(self.cursors.iter().map(KindCursor::waiting).sum());
+        for cursor in &mut self.cursors {
+            if cursor.read.is_empty() && !cursor.is_at_end {
+                let rows = share.max(2 * cursor.page.limit).min(room);
+                cursor
+                    .read(self.scheduler, rows.max(self.least.min(wanted)))
                     .await?;
-                room = room.saturating_sub(lane.waiting());
-                if lane.read.iter().any(is_long) {
+                room = room.saturating_sub(cursor.waiting());
+                if cursor.read.iter().any(is_long) {
                     self.least = 1;
                 }
             }
         }
-        let first = |lane: &&mut Lane| lane.read.front().map(Position::from);
-        let filled = self.lanes.iter_mut().filter(|lane| !lane.read.is_empty());
-        Ok(filled.min_by_key(first).and_then(|lane| lane.read.pop_front()))
+        let first = |cursor: &&mut KindCursor| cursor.read.front().map(Position::from);
+        let filled = self.cursors.iter_mut().filter(|cursor| !cursor.read.is_empty());
+        Ok(filled
+            .min_by_key(first)
+            .and_then(|cursor| cursor.read.pop_front()))
     }
 }
 
@@ -90,7 +93,7 @@ fn is_long(task: &Task) -> bool {
     error.is_some_and(|error| error.len() > LEAN / FEW)
 }
 
-impl Lane {
+impl KindCursor {
     /// How many are still to come beside the first.
     fn waiting(&self) -> usize {
         self.read.len().saturating_sub(1)
@@ -137,9 +140,9 @@ mod tests {
             let mut found = Vec::new();
             let least = if with_payloads { 1 } else { FEW };
             while let Some(task) = walk.next(16).await.unwrap() {
-                let waiting: usize = walk.lanes.iter().map(|lane| lane.read.len()).sum();
+                let waiting: usize = walk.cursors.iter().map(|cursor| cursor.read.len()).sum();
                 assert!(waiting < 16 + 20 * least, "{waiting} wait after {}", found.len());
-                let few = walk.lanes.iter().all(|lane| lane.read.len() + 1 >= least);
+                let few = walk.cursors.iter().all(|cursor| cursor.read.len() + 1 >= least);
                 assert!(few || !found.is_empty(), "each is asked for one at a time");
                 assert_eq!(task.payload.is_empty(), !with_payloads);
                 found.push(task.due_at.as_millis() - 4_000_000_000_000);

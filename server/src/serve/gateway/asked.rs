@@ -4,7 +4,7 @@ use delayline::rocketmq::Received;
 use delayline::{Edit, Error, Key, Kind, NewTask, Scheduled, Scheduler, Task, TaskId, Timestamp};
 
 use super::answer::Reply;
-use super::known::ORIGIN;
+use super::found_task::ORIGIN;
 use super::origin::{Origin, id_of};
 use super::request::{Action, Request, body};
 use super::{delivery, rejected};

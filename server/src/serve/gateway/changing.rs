@@ -5,7 +5,7 @@ use delayline::{Answer, Error, Scheduled, Scheduler};
 
 use super::answer::Reply;
 use super::asked::{Asked, reject};
-use super::known::Known;
+use super::found_task::FoundTask;
 use super::request::{Action, Request};
 use super::{overtaken, rejected};
 
@@ -20,7 +20,7 @@ pub(super) async fn change(scheduler: &Scheduler, asked: &Asked<'_>) -> Result<R
     let origin = &asked.origin;
     let by_message = scheduler.because(&origin.to_string());
     loop {
-        let Some(known) = Known::find(scheduler, &target, origin).await? else {
+        let Some(known) = FoundTask::find(scheduler, &target, origin).await? else {
             if request.action != Action::Cancel || leave_mark(scheduler, asked, request, &target).await? {
                 return Ok(Reply::changed(Answer::NotFound));
             }
@@ -61,7 +61,7 @@ pub(super) async fn change(scheduler: &Scheduler, asked: &Asked<'_>) -> Result<R
 }
 
 /// Returns the answer for a task that is not to be changed.
-fn settled(known: &Known, asked: &Asked<'_>) -> Option<Answer> {
+fn settled(known: &FoundTask, asked: &Asked<'_>) -> Option<Answer> {
     let task = known.task.clone();
     if known.is_done {
         return Some(Answer::Done(task));
@@ -90,7 +90,7 @@ async fn is_renewed(
     asked: &Asked<'_>,
     request: &Request,
     target: &Target,
-    mark: &Known,
+    mark: &FoundTask,
 ) -> Result<bool, Error> {
     if matches!(target, Target::Id(_)) {
         return Ok(true);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use delayline::store::Target;
 use delayline::{Kind, NewTask, Task};
 
-use super::known::ORIGIN;
+use super::found_task::ORIGIN;
 use super::origin::Origin;
 
 /// The header that identifies a mark.

@@ -30,7 +30,7 @@ pub(super) fn task(message: &Received, reason: &str) -> NewTask {
         Some((_, Some(compression))) => task.header(COMPRESSION, compression),
         _ => task,
     };
-    told(task, message, &shortened(reason))
+    with_reason(task, message, &shortened(reason))
 }
 
 /// Keeps a rejected message that the store has refused to keep as it is, in characters that any store takes: all of it
@@ -52,7 +52,7 @@ pub(super) async fn keep_plainly(
         "body_base64": STANDARD.encode(body),
     });
     let kept = scheduler
-        .schedule(told(NewTask::new(KIND, &all), message, &reason).id(id))
+        .schedule(with_reason(NewTask::new(KIND, &all), message, &reason).id(id))
         .await;
     match kept {
         Ok(_) => return Ok(()),
@@ -64,7 +64,7 @@ pub(super) async fn keep_plainly(
         body.len()
     );
     scheduler
-        .schedule(told(NewTask::new(KIND, &()), message, &without).id(id))
+        .schedule(with_reason(NewTask::new(KIND, &()), message, &without).id(id))
         .await?;
     tracing::error!(
         reason = without,
@@ -76,7 +76,7 @@ pub(super) async fn keep_plainly(
 }
 
 /// Adds the reason to the task.
-fn told(task: NewTask, message: &Received, reason: &str) -> NewTask {
+fn with_reason(task: NewTask, message: &Received, reason: &str) -> NewTask {
     task.header(REASON, reason)
         .header("DELAYLINE_INBOX", &message.topic)
         .header("DELAYLINE_MESSAGE_ID", ascii(&shortened(&message.id)))

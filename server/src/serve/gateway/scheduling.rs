@@ -14,7 +14,7 @@ use futures_util::future::join_all;
 
 use super::answer::Reply;
 use super::asked::{Asked, kept, reject, rejected_task};
-use super::known::Known;
+use super::found_task::FoundTask;
 use super::request::{Action, Request};
 use super::{overtaken, rejected};
 use crate::serve::traces::Traces;
@@ -124,7 +124,7 @@ async fn look(scheduler: &Scheduler, asked: &Asked<'_>) -> Result<Next, Error> {
     };
     let (origin, target) = (&asked.origin, Target::Key(kind.clone(), key.clone()));
     loop {
-        let Some(known) = Known::find(scheduler, &target, origin).await? else {
+        let Some(known) = FoundTask::find(scheduler, &target, origin).await? else {
             return Ok(Next::Write { replaces: false });
         };
         let task = &known.task;

@@ -105,7 +105,7 @@ pub(super) struct BulkAnswered {
 /// All changes in bulk that a server knows of.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = BulkJobs)]
-pub(super) struct Known {
+pub(super) struct BulkJobs {
     /// The last one first.
     jobs: Vec<JobView>,
 }
@@ -219,11 +219,11 @@ fn accepted(app: &Shared, job: &Job) -> Response {
     path = "/v1/bulk",
     operation_id = "list_bulk",
     tag = "bulk",
-    responses((status = 200, description = "The last one first", body = Known), Refusals)
+    responses((status = 200, description = "The last one first", body = BulkJobs), Refusals)
 )]
-pub(super) async fn list(State(app): State<Shared>, Extension(caller): Extension<Caller>) -> Json<Known> {
+pub(super) async fn list(State(app): State<Shared>, Extension(caller): Extension<Caller>) -> Json<BulkJobs> {
     let jobs = app.jobs.list(&caller.operations(&app));
-    Json(Known { jobs })
+    Json(BulkJobs { jobs })
 }
 
 /// How far a change in bulk has come, and at its end what came of it.

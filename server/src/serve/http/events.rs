@@ -1,4 +1,4 @@
-//! What becomes of tasks, told while it happens.
+//! Streams what becomes of tasks, as it happens.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl Feed {
             None => self.task().await?,
         };
         match self.events.missed() {
-            0 => told(task),
+            0 => event_of(task),
             missed => {
                 self.held = Some(task);
                 Some(Event::default().event("missed").data(missed.to_string()))
@@ -116,7 +116,7 @@ impl Feed {
 }
 
 /// A task as an event. None, which ends the feed, if it cannot be written, as no task can.
-fn told(task: Task) -> Option<Event> {
+fn event_of(task: Task) -> Option<Event> {
     let (id, state) = (task.id, state_name(task.state));
     let event = Event::default().event(state).id(format!("{id}.{}", task.version));
     event.json_data(TaskView::without_payload(task)).ok()

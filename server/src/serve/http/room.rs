@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
 /// For how long a request waits for room.
-const PATIENCE: Duration = Duration::from_secs(5);
+const WAIT_LIMIT: Duration = Duration::from_secs(5);
 /// For how long what waits longer does so before others have their turn, at first and at the most: less than they wait.
 const TURN: Duration = Duration::from_secs(1);
 const LONGEST_TURN: Duration = Duration::from_secs(4);
@@ -123,7 +123,7 @@ impl Pool {
             0 => None,
             _ => Some(self.growing.try_acquire().ok()?),
         };
-        timeout(PATIENCE, self.wait(bytes)).await.ok()?
+        timeout(WAIT_LIMIT, self.wait(bytes)).await.ok()?
     }
 
     /// What is more than all takes all.
@@ -223,13 +223,13 @@ mod tests {
         let first = room.hold(2 << 20).await.unwrap();
         let begin = Instant::now();
         assert!(room.hold(2 << 20).await.is_none());
-        assert_eq!(begin.elapsed(), PATIENCE);
+        assert_eq!(begin.elapsed(), WAIT_LIMIT);
         let (second, ()) = tokio::join!(room.hold(2 << 20), async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             drop(first);
         });
         assert!(second.is_some());
-        assert_eq!(begin.elapsed(), PATIENCE + Duration::from_secs(1));
+        assert_eq!(begin.elapsed(), WAIT_LIMIT + Duration::from_secs(1));
     }
 
     #[tokio::test(start_paused = true)]
@@ -253,7 +253,7 @@ mod tests {
         assert!(grown && begin.elapsed().is_zero());
         let waits = room.hold(1);
         assert!(waits.await.is_none());
-        assert_eq!(begin.elapsed(), PATIENCE);
+        assert_eq!(begin.elapsed(), WAIT_LIMIT);
     }
 
     #[tokio::test(start_paused = true)]

@@ -23,7 +23,7 @@ use crate::time::Time;
     get,
     path = "/v1/tasks/{kind}/{key}",
     tag = "tasks",
-    params(("kind" = schemas::Kind, Path, description = "The kind of the task"), ("key" = schemas::Key, Path, description = "The caller's own name for it"), Shown),
+    params(("kind" = schemas::Kind, Path, description = "The kind of the task"), ("key" = schemas::Key, Path, description = "The caller's own name for it"), ShowQuery),
     responses(
         (status = 200, description = "The task; with `explain` more of it", body = ExplainedView, headers(("ETag" = String))),
         (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
@@ -34,7 +34,7 @@ pub(super) async fn by_key(
     State(app): State<Shared>,
     Extension(caller): Extension<Caller>,
     Path((kind, key)): Path<(String, String)>,
-    Search(shown): Search<Shown>,
+    Search(shown): Search<ShowQuery>,
 ) -> Result<Response, Problem> {
     found(&app, &caller, Target::Key(kind.into(), key.into()), shown).await
 }
@@ -44,7 +44,7 @@ pub(super) async fn by_key(
     get,
     path = "/v1/tasks/id/{id}",
     tag = "tasks",
-    params(("id" = schemas::TaskId, Path, description = "The id of the task"), Shown),
+    params(("id" = schemas::TaskId, Path, description = "The id of the task"), ShowQuery),
     responses(
         (status = 200, description = "The task; with `explain` more of it", body = ExplainedView, headers(("ETag" = String))),
         (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
@@ -55,7 +55,7 @@ pub(super) async fn by_id(
     State(app): State<Shared>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
-    Search(shown): Search<Shown>,
+    Search(shown): Search<ShowQuery>,
 ) -> Result<Response, Problem> {
     let id: TaskId = id.parse()?;
     found(&app, &caller, Target::Id(id), shown).await
@@ -65,13 +65,13 @@ pub(super) async fn by_id(
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Shown {
+pub(super) struct ShowQuery {
     /// With 1 also what has happened to it, where its wake-up is, and what comes next.
     #[param(minimum = 0, maximum = 1)]
     explain: Option<u8>,
 }
 
-async fn found(app: &Shared, caller: &Caller, target: Target, shown: Shown) -> Result<Response, Problem> {
+async fn found(app: &Shared, caller: &Caller, target: Target, shown: ShowQuery) -> Result<Response, Problem> {
     let operations = caller.operations(app);
     match shown.explain.unwrap_or(0) {
         0 => {

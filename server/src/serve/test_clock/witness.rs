@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use delayline::backend::Wake;
 use delayline::store::{
-    self, Change, Claim, Ending, Guarded, Keep, Looked, MemoryStore, NewRow, Noted, Page, Renewal, Stamped,
-    Step, Store, Sweep, Target,
+    self, Change, Claim, Ending, Guarded, Keep, MemoryStore, NewRow, Noted, Page, PollResult, Renewal,
+    Stamped, Step, Store, Sweep, Target,
 };
 use delayline::{Answer, Error, Kind, Scheduled, State, Task, TaskId, Timestamp};
 
@@ -151,10 +151,10 @@ impl Store for Witness {
         self.rows.change(changes).await
     }
 
-    async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
-        let looked = self.rows.arrive(wakes, claim).await?;
-        self.claimed(&looked.found.claimed);
-        Ok(looked)
+    async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<PollResult>, Error> {
+        let polled = self.rows.arrive(wakes, claim).await?;
+        self.claimed(&polled.found.claimed);
+        Ok(polled)
     }
 
     async fn ready(&self, claim: &Claim) -> Result<Stamped<Vec<Task>>, Error> {
@@ -163,24 +163,24 @@ impl Store for Witness {
         Ok(ready)
     }
 
-    async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<Looked>, Error> {
+    async fn sweep(&self, claim: &Claim, sweep: &Sweep) -> Result<Stamped<PollResult>, Error> {
         let expired = self.expired().await?;
         if expired.is_empty() && !self.is_any_missed().await? {
             // What has to wait would be read at each step.
             return Ok(Stamped {
                 now: self.happened.now(),
-                found: Looked::default(),
+                found: PollResult::default(),
             });
         }
-        let looked = self.rows.sweep(claim, sweep).await?;
+        let polled = self.rows.sweep(claim, sweep).await?;
         for task in expired {
             let now = self.rows.find(&Target::Id(task.id)).await?;
             if now.is_some_and(|now| now.version != task.version) {
                 self.happened.note(&task, What::LeaseEnded);
             }
         }
-        self.claimed(&looked.found.claimed);
-        Ok(looked)
+        self.claimed(&polled.found.claimed);
+        Ok(polled)
     }
 
     async fn advance(&self, steps: &[Step]) -> Result<Vec<Guarded>, Error> {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 /// For how long an answer is waited for: longer than a server is stopped.
-const PATIENCE: Duration = Duration::from_secs(12);
+const TIME_LIMIT: Duration = Duration::from_secs(12);
 /// After this what was not answered is asked again.
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -21,7 +21,7 @@ pub(super) struct Way {
 
 impl Way {
     pub(super) fn to(urls: [String; 2]) -> Self {
-        let client = Client::builder().timeout(PATIENCE).build().unwrap();
+        let client = Client::builder().timeout(TIME_LIMIT).build().unwrap();
         let urls = Arc::new(Mutex::new(urls));
         Self { client, urls }
     }

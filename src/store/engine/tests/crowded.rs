@@ -12,7 +12,7 @@ async fn crowded() -> Fixture {
         id: numbered(number),
         kind: format!("k{}", number % KINDS).as_str().into(),
         key: None,
-        look_in: Duration::ZERO,
+        overdue_after: Duration::ZERO,
         ..row(1, "1", 10 * LONG)
     });
     fixture.engine.insert(rows.collect()).await.unwrap();

@@ -1,7 +1,7 @@
 //! Rows that another caller keeps locked, and rows that cannot be read.
 
 use super::*;
-use crate::store::engine::patience::ENOUGH;
+use crate::store::engine::retry_window::ENOUGH;
 
 #[tokio::test(start_paused = true)]
 async fn a_row_that_stays_locked_is_a_transient_error_and_holds_up_no_other() {

@@ -1,7 +1,7 @@
 //! Rows that another caller writes between the reading and the writing.
 
 use super::*;
-use crate::store::engine::patience::ENOUGH;
+use crate::store::engine::retry_window::ENOUGH;
 use crate::store::merging::{AnswerBatch, AtOnce};
 
 #[tokio::test(start_paused = true)]
@@ -122,7 +122,7 @@ async fn an_answer_that_tells_of_a_row_that_was_not_written_is_not_given() {
     }
     assert_eq!(fixture.get(4).await.state, State::Dead);
     fixture.meanwhile(vec![change(1, Verb::Dismiss)]);
-    let redrive = Verb::Redrive { look_in: LONG };
+    let redrive = Verb::Redrive { overdue_after: LONG };
     let answers = fixture
         .change(vec![change(1, redrive.clone()), change(4, redrive)])
         .await;

@@ -9,7 +9,7 @@ use super::{
     Fixture, LEASE, change, claim, due_rows, held, id, in_time, is, named, new_row, run, settlement, wakes,
 };
 use crate::store::sql::tests::each::Each;
-use crate::store::{Ahead, Ending, Guarded, Looked, Store, Sweep, Verb};
+use crate::store::{Ahead, Ending, Guarded, PollResult, Store, Sweep, Verb};
 use crate::{Answer, Scheduled, State, Task};
 
 /// Locks rows until the connection's transaction ends.
@@ -70,8 +70,8 @@ async fn a_locked_row_is_left_to_others_and_no_call_waits() {
     let mut other = fixture.foreign().await;
     lock(&mut other, &is(1)).await;
     in_time(async {
-        let looked = store.arrive(&wakes([1]), &claim(9)).await.unwrap().found;
-        assert_eq!(looked, Looked::default());
+        let polled = store.arrive(&wakes([1]), &claim(9)).await.unwrap().found;
+        assert_eq!(polled, PollResult::default());
         // The other one has to wait for the room that this one was to have.
         let swept = store.sweep(&claim(1), &sweep()).await.unwrap().found;
         assert_eq!((swept.claimed, swept.waiting.len()), (vec![], 1));
@@ -90,7 +90,7 @@ async fn a_sweep_leaves_ended_leases_and_lost_wakes_that_are_locked() {
     let store = &fixture.store;
     fixture.running(1..3).await;
     let lost = |number| crate::store::NewRow {
-        look_in: Duration::ZERO,
+        overdue_after: Duration::ZERO,
         ..new_row(number, LEASE)
     };
     fixture.insert(vec![lost(3), lost(4)]).await;
@@ -220,8 +220,8 @@ async fn a_call_that_writes_nothing_begins_no_transaction() {
     let before = questions(&store).await;
     let swept = store.sweep(&claim(9), &sweep()).await.unwrap().found;
     assert_eq!(swept.ahead.len(), 1);
-    let looked = store.arrive(&wakes([1, 3]), &claim(9)).await.unwrap().found;
-    assert_eq!((looked.early.len(), looked.stale), (1, 1));
+    let polled = store.arrive(&wakes([1, 3]), &claim(9)).await.unwrap().found;
+    assert_eq!((polled.early.len(), polled.stale), (1, 1));
     let after = questions(&store).await;
     // One for the sweep; and one that looks for what is due, and one for what the others are.
     assert_eq!(after - before, 3);

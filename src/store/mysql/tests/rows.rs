@@ -33,7 +33,7 @@ async fn texts_and_bytes_come_back_as_they_were() {
     );
     assert_eq!(fixture.find(1).await.last_error.as_deref(), Some(odd));
 
-    let redrive = Verb::Redrive { look_in: LEASE };
+    let redrive = Verb::Redrive { overdue_after: LEASE };
     let answers = fixture
         .store
         .change_all(vec![change(("k", "k\"'{é\\"), redrive)])

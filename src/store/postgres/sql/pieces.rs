@@ -145,7 +145,7 @@ macro_rules! hold {
                 WHERE f.wanted AND t.version = f.version
                     AND (t.state <> 1 OR coalesce(t.wake_at, 0) <= (SELECT clock.now FROM clock))
                 ORDER BY t.id FOR NO KEY UPDATE OF t),
-            told AS (
+            notified AS (
                 SELECT h.* FROM held h
                 UNION ALL
                 SELECT ",
@@ -153,7 +153,7 @@ macro_rules! hold {
             " FROM found f JOIN {tasks} t ON t.id = f.id WHERE NOT f.wanted)
             SELECT f.*, clock.now,
                 (SELECT count(*) FROM held) < (SELECT count(*) FROM found w WHERE w.wanted)
-            FROM clock LEFT JOIN told f ON true"
+            FROM clock LEFT JOIN notified f ON true"
         )
     };
 }
@@ -183,10 +183,10 @@ macro_rules! write_rows {
                     max_attempts = CASE WHEN w.headers IS NULL THEN t.max_attempts ELSE w.max_attempts END,
                     headers = coalesce(w.headers, t.headers), payload = coalesce(w.payload, t.payload)
                 FROM w WHERE t.id = w.id RETURNING t.id),
-            told AS MATERIALIZED (
+            notified AS MATERIALIZED (
                 SELECT CASE WHEN $21::text IS NOT NULL AND EXISTS (SELECT FROM written)
                     THEN pg_notify($21::text, '')::text END)
-            SELECT w.id, told.* FROM written w CROSS JOIN told"
+            SELECT w.id, notified.* FROM written w CROSS JOIN notified"
         )
     };
 }

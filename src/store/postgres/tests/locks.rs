@@ -6,7 +6,7 @@ use super::{
     Fixture, LEASE, change, claim, done, due_rows, held, id, in_time, lock, new_row, run, sweep, wakes,
 };
 use crate::store::sql::tests::each::Each;
-use crate::store::{Ahead, Guarded, Looked, Store, Sweep, Transaction, Verb};
+use crate::store::{Ahead, Guarded, PollResult, Store, Sweep, Transaction, Verb};
 use crate::{Answer, State};
 
 #[tokio::test]
@@ -18,16 +18,16 @@ async fn a_locked_row_is_neither_claimed_nor_stale_nor_waiting() {
     let mut other = fixture.foreign().await;
     lock(&mut other, &[1, 3, 4]).await;
     in_time(async {
-        let looked = store.arrive(&wakes([1, 2]), &claim(9)).await.unwrap().found;
-        assert_eq!(looked.claimed.len(), 1);
-        assert_eq!((looked.stale, looked.waiting.len()), (0, 0));
-        let looked = store.arrive(&wakes([1, 3]), &claim(9)).await.unwrap().found;
-        assert_eq!(looked, Looked::default());
-        let looked = store.arrive(&wakes([1, 2]), &claim(9)).await.unwrap().found;
-        assert_eq!((looked.stale, looked.claimed.len()), (1, 0));
+        let polled = store.arrive(&wakes([1, 2]), &claim(9)).await.unwrap().found;
+        assert_eq!(polled.claimed.len(), 1);
+        assert_eq!((polled.stale, polled.waiting.len()), (0, 0));
+        let polled = store.arrive(&wakes([1, 3]), &claim(9)).await.unwrap().found;
+        assert_eq!(polled, PollResult::default());
+        let polled = store.arrive(&wakes([1, 2]), &claim(9)).await.unwrap().found;
+        assert_eq!((polled.stale, polled.claimed.len()), (1, 0));
         assert_eq!(store.ready(&claim(9)).await.unwrap().found, []);
         let swept = store.sweep(&claim(9), &sweep()).await.unwrap().found;
-        assert_eq!(swept, Looked::default());
+        assert_eq!(swept, PollResult::default());
         let ahead = Ahead {
             within: 2 * LEASE,
             limit: 9,
@@ -98,7 +98,7 @@ async fn a_locked_lease_that_has_ended_is_left_and_so_is_locked_history() {
     lock(&mut other, &[1, 2]).await;
     in_time(async {
         let swept = store.sweep(&claim(9), &sweep()).await.unwrap().found;
-        assert_eq!(swept, Looked::default());
+        assert_eq!(swept, PollResult::default());
         assert_eq!(store.purge(9).await.unwrap(), 0);
     })
     .await;

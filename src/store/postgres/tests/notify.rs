@@ -65,7 +65,7 @@ async fn one_batch_tells_once_and_only_of_what_is_due_soon() {
     store.insert_all(due_rows([4, 5, 6])).await.unwrap();
     assert_eq!(marked(&mut listener, &mut other).await, 1);
 
-    let run_now = |number| change(id(number), Verb::RunNow { look_in: LEASE });
+    let run_now = |number| change(id(number), Verb::RunNow { overdue_after: LEASE });
     store.change_all(vec![run_now(1), run_now(2)]).await.unwrap();
     assert_eq!(marked(&mut listener, &mut other).await, 1);
     let cancel = change(id(1), Verb::Cancel);

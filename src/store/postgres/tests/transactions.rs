@@ -64,7 +64,7 @@ async fn a_transaction_goes_by_the_present_time() {
     let mut joined = store.join(&mut service);
     let inserted = joined.insert(due_rows([1])).await.unwrap();
     let changed = joined
-        .change(vec![change(id(1), Verb::RunNow { look_in: LEASE })])
+        .change(vec![change(id(1), Verb::RunNow { overdue_after: LEASE })])
         .await
         .unwrap();
     drop(joined);

@@ -57,9 +57,9 @@ async fn what_is_answered_of_a_change_whose_answer_was_lost_is_never_wrong() {
     assert_eq!(change(&near, id(0), Verb::Cancel).await, Answer::NotFound);
     let verbs = [
         Verb::Cancel,
-        Verb::RunNow { look_in: LONG },
+        Verb::RunNow { overdue_after: LONG },
         Verb::Dismiss,
-        Verb::Redrive { look_in: LONG },
+        Verb::Redrive { overdue_after: LONG },
     ];
     let mut unknown = 0;
     for (n, verb) in (1..).zip(verbs.iter().cycle().take(40)) {
@@ -141,7 +141,7 @@ async fn in_a_cluster_too_what_is_answered_is_never_wrong() {
             async move {
                 let change = Change {
                     target: id(n).into(),
-                    verb: Verb::RunNow { look_in: LONG },
+                    verb: Verb::RunNow { overdue_after: LONG },
                     expect: Expect::Anything,
                     note: Default::default(),
                 };

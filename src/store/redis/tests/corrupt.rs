@@ -45,7 +45,7 @@ async fn a_row_that_cannot_be_read_is_named_and_keeps_no_other_from_running() {
     let server = RedisServer::start();
     let store = open(&server, 1);
     let row = NewRow {
-        look_in: NONE,
+        overdue_after: NONE,
         ..named(1, "a")
     };
     let rows = "{delayline:tasks:0}:rows";
@@ -55,7 +55,7 @@ async fn a_row_that_cannot_be_read_is_named_and_keeps_no_other_from_running() {
     for ending in [
         Ending::Retry {
             after: NONE,
-            look_in: NONE,
+            overdue_after: NONE,
             error: "no luck".to_owned(),
         },
         Ending::Release,
@@ -103,7 +103,7 @@ async fn a_row_that_cannot_be_read_is_named_and_keeps_no_other_from_running() {
         let other = add(
             &store,
             NewRow {
-                look_in: NONE,
+                overdue_after: NONE,
                 ..due(2)
             },
         )
@@ -113,8 +113,8 @@ async fn a_row_that_cannot_be_read_is_named_and_keeps_no_other_from_running() {
                 version,
                 ..wake(&task)
             };
-            let looked = store.arrive(&[wake], &claim(9)).await.unwrap().found;
-            assert_eq!(looked.claimed, []);
+            let polled = store.arrive(&[wake], &claim(9)).await.unwrap().found;
+            assert_eq!(polled.claimed, []);
         }
         let mut claimed = store.sweep(&claim(9), &sweep()).await.unwrap().found.claimed;
         claimed.extend(store.ready(&claim(9)).await.unwrap().found);
@@ -147,7 +147,7 @@ async fn rows_that_cannot_be_read_hold_up_no_other_however_many_they_are() {
     let at = |millis| When::At(crate::Timestamp::from_millis(millis));
     let spoilt = (1..=200).map(|n| NewRow {
         due: at(1),
-        look_in: NONE,
+        overdue_after: NONE,
         ..due(n)
     });
     store.insert(spoilt.collect()).await.unwrap();
@@ -221,7 +221,7 @@ async fn members_that_do_not_belong_to_an_index_hold_up_no_row() {
         };
         for _ in 0..3 {
             let found = store.sweep(&claim, &sweep).await.unwrap().found;
-            assert_eq!(found, crate::store::Looked::default(), "{shards} shards");
+            assert_eq!(found, crate::store::PollResult::default(), "{shards} shards");
             assert_eq!(store.ready(&claim).await.unwrap().found, []);
             assert_eq!(store.purge(9).await.unwrap(), 0);
             store.find(&TaskId::from_bytes([7; 16]).into()).await.unwrap();

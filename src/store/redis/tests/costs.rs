@@ -65,7 +65,7 @@ async fn an_idle_store_is_hardly_asked() {
         let (before, _) = counted(&mut admin);
         for _ in 0..100 {
             let swept = store.sweep(&claim(1), &sweep).await.unwrap();
-            assert_eq!(swept.found, crate::store::Looked::default());
+            assert_eq!(swept.found, crate::store::PollResult::default());
             assert!(swept.now >= last);
             last = swept.now;
             assert_eq!(store.purge(100).await.unwrap(), 0);
@@ -82,7 +82,7 @@ async fn an_idle_store_is_hardly_asked() {
         add(
             &store,
             NewRow {
-                look_in: NONE,
+                overdue_after: NONE,
                 ..due(9_001)
             },
         )
@@ -220,18 +220,18 @@ async fn a_call_of_one_row_is_one_or_two_calls_of_scripts() {
         ));
         check("insert of a key that is there", 2);
         assert!(
-            change(&store, id(n + 2), Verb::RunNow { look_in: LONG })
+            change(&store, id(n + 2), Verb::RunNow { overdue_after: LONG })
                 .await
                 .is_done()
         );
         check("run now", 2);
         let task = store.find(&id(n + 1).into()).await.unwrap().unwrap();
         check("find", 1);
-        let looked = store.arrive(&[wake(&task)], &claim(9)).await.unwrap().found;
+        let polled = store.arrive(&[wake(&task)], &claim(9)).await.unwrap().found;
         check("arrive", 1);
         let claimed = store.ready(&claim(9)).await.unwrap().found;
         check("ready", 1);
-        let all = [&looked.claimed[0], &claimed[0]];
+        let all = [&polled.claimed[0], &claimed[0]];
         let renewals = all.map(|task| Renewal {
             id: task.id,
             version: task.version,

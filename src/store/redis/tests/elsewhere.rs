@@ -62,7 +62,7 @@ async fn every_verb_finds_a_row_by_an_id_that_does_not_say_where_it_is() {
     };
     let changes = (1..=6).map(|version| Change {
         target: target(version),
-        verb: Verb::RunNow { look_in: LONG },
+        verb: Verb::RunNow { overdue_after: LONG },
         expect: Expect::Version(version),
         note: Default::default(),
     });

@@ -78,7 +78,7 @@ async fn on_a_full_server_what_is_there_is_kept_and_goes_its_way() {
         }
         add(&store, later(20)).await;
         let lost = NewRow {
-            look_in: NONE,
+            overdue_after: NONE,
             ..later(21)
         };
         add(&store, lost).await;
@@ -99,7 +99,7 @@ async fn on_a_full_server_what_is_there_is_kept_and_goes_its_way() {
         assert_eq!(store.ready(&claim(9)).await.unwrap().found.len(), 4);
         let later = |text: &str| Ending::Retry {
             after: LONG,
-            look_in: LONG,
+            overdue_after: LONG,
             error: text.repeat(1_000),
         };
         let dead = Ending::Dead {
@@ -108,7 +108,7 @@ async fn on_a_full_server_what_is_there_is_kept_and_goes_its_way() {
         };
         let again = Ending::Again {
             after: LONG,
-            look_in: LONG,
+            overdue_after: LONG,
         };
         let endings = [
             Ending::Done,
@@ -126,11 +126,11 @@ async fn on_a_full_server_what_is_there_is_kept_and_goes_its_way() {
         assert!(change(&store, id(20), Verb::Cancel).await.is_done());
         let reschedule = Verb::Reschedule {
             due: When::After(LONG),
-            look_in: LONG,
+            overdue_after: LONG,
         };
         assert!(change(&store, first[2].id, reschedule).await.is_done());
         assert!(
-            change(&store, first[1].id, Verb::Redrive { look_in: LONG })
+            change(&store, first[1].id, Verb::Redrive { overdue_after: LONG })
                 .await
                 .is_done()
         );

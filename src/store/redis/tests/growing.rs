@@ -39,7 +39,7 @@ async fn a_prefix_goes_from_one_server_to_a_cluster() {
         add(
             &store,
             NewRow {
-                look_in: LONG,
+                overdue_after: LONG,
                 ..later(500)
             },
         )

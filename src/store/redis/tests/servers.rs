@@ -170,7 +170,7 @@ async fn times_that_no_task_is_due_at_are_kept_as_well_as_can_be() {
         assert_eq!(store.list(&Page { after, ..page }).await.unwrap(), []);
         let reschedule = Verb::Reschedule {
             due: When::At(Timestamp::from_millis(given)),
-            look_in: LONG,
+            overdue_after: LONG,
         };
         let expecting = Change {
             target: task.id.into(),

@@ -16,10 +16,10 @@ fn ahead() -> Sweep {
 }
 
 /// Longer than anything here takes, on any machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let ended = tokio::time::timeout(PATIENCE, future).await;
+    let ended = tokio::time::timeout(TIME_LIMIT, future).await;
     ended.unwrap_or_else(|_| panic!("{what} did not come"))
 }
 
@@ -65,7 +65,7 @@ async fn others_are_told_of_what_is_due_soon() {
         let server = RedisServer::start();
         let writer = open(&server, shards);
         let store = listening(&server, shards).await;
-        let redrive = Verb::Redrive { look_in: LONG };
+        let redrive = Verb::Redrive { overdue_after: LONG };
         let dead = dead(&writer, 1, "a").await;
         soon("a message of an insert", store.notified()).await;
         drain(&store).await;
@@ -74,7 +74,7 @@ async fn others_are_told_of_what_is_due_soon() {
         drain(&store).await;
 
         add(&writer, later(2)).await;
-        let run_now = Verb::RunNow { look_in: LONG };
+        let run_now = Verb::RunNow { overdue_after: LONG };
         assert!(change(&writer, id(2), run_now).await.is_done());
         soon("a message of a change", store.notified()).await;
     }
@@ -87,7 +87,7 @@ async fn what_others_write_is_swept_before_a_quiet_shard_is_asked_again() {
         let writer = open(&server, shards);
         let store = listening(&server, shards).await;
         let swept = store.sweep(&claim(1), &ahead()).await.unwrap();
-        assert_eq!(swept.found, crate::store::Looked::default());
+        assert_eq!(swept.found, crate::store::PollResult::default());
         // Further away than the look ahead, and nearer than the next question.
         let row = NewRow {
             due: When::After(Duration::from_millis(3_500)),
@@ -130,7 +130,7 @@ async fn a_lost_connection_is_noticed_and_what_was_missed_is_looked_for() {
     add(
         &writer,
         NewRow {
-            look_in: NONE,
+            overdue_after: NONE,
             ..due(1)
         },
     )

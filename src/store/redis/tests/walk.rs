@@ -13,21 +13,21 @@ use crate::store::redis::shards::of_id;
 use crate::store::{Ahead, Renewal, Target};
 
 fn verb(rng: &mut Rng) -> Verb {
-    let look_in = time(rng);
+    let overdue_after = time(rng);
     match rng.u8(..6) {
         5 => Verb::Edit {
             payload: vec![8; rng.usize(..9)],
             due: rng.bool().then(|| When::After(time(rng))),
-            look_in,
+            overdue_after,
         },
         0 => Verb::Reschedule {
             due: When::After(time(rng)),
-            look_in,
+            overdue_after,
         },
-        1 => Verb::RunNow { look_in },
+        1 => Verb::RunNow { overdue_after },
         2 => Verb::Cancel,
         3 => Verb::Dismiss,
-        _ => Verb::Redrive { look_in },
+        _ => Verb::Redrive { overdue_after },
     }
 }
 
@@ -36,7 +36,7 @@ fn time(rng: &mut Rng) -> Duration {
 }
 
 fn ending(rng: &mut Rng) -> Ending {
-    let (after, look_in) = (time(rng), time(rng));
+    let (after, overdue_after) = (time(rng), time(rng));
     let error = "no luck".to_owned();
     match rng.u8(..8) {
         0 => Ending::Done,
@@ -46,15 +46,15 @@ fn ending(rng: &mut Rng) -> Ending {
         },
         3 => Ending::Retry {
             after,
-            look_in,
+            overdue_after,
             error,
         },
         4 => Ending::Snooze {
             after,
-            look_in,
+            overdue_after,
             reason: rng.bool().then_some(error),
         },
-        5 => Ending::Again { after, look_in },
+        5 => Ending::Again { after, overdue_after },
         6 => Ending::Release,
         _ => Ending::Cancelled,
     }
@@ -65,7 +65,7 @@ fn row(rng: &mut Rng, n: u64) -> NewRow {
         kind: ["a", "b"][rng.usize(..2)].into(),
         key: Some(rng.u8(..5)).filter(|n| *n < 4).map(|n| n.to_string().into()),
         due: When::After(time(rng)),
-        look_in: time(rng),
+        overdue_after: time(rng),
         replace: rng.bool(),
         payload: vec![7; rng.usize(..9)],
         ..due(n)
@@ -221,7 +221,7 @@ async fn meet(store: RedisStore, caller: u64) {
                 let verb = match rng.u8(..3) {
                     0 => Verb::Cancel,
                     1 => Verb::Dismiss,
-                    _ => Verb::Redrive { look_in: LONG },
+                    _ => Verb::Redrive { overdue_after: LONG },
                 };
                 let expect = Expect::Anything;
                 store

@@ -33,7 +33,7 @@ fn new(first: u64, number: u64, due: Duration) -> NewRow {
         payload: b"payload".to_vec(),
         headers: [("name".to_owned(), "value".to_owned())].into(),
         due: When::After(due),
-        look_in: due,
+        overdue_after: due,
         max_attempts: Some(7),
         replace: false,
         note: note(),
@@ -92,15 +92,15 @@ pub(in crate::store) async fn live(store: &dyn Store, first: u64) {
     // One, a few alike, and many that differ.
     let later = |n: u64| Verb::Reschedule {
         due: When::After(LONG + Duration::from_secs(n)),
-        look_in: LONG,
+        overdue_after: LONG,
     };
     let by_key = |n: u64| Target::Key(kind(first), format!("key-{n}").into());
     let moves = (10..20).map(|n| change(by_key(n), later(n)));
     for changes in [
         vec![change(id(first), later(0))],
         vec![
-            change(by_key(1), Verb::RunNow { look_in: LONG }),
-            change(by_key(2), Verb::RunNow { look_in: LONG }),
+            change(by_key(1), Verb::RunNow { overdue_after: LONG }),
+            change(by_key(2), Verb::RunNow { overdue_after: LONG }),
         ],
         moves.collect(),
         vec![change(by_key(3), Verb::Cancel)],
@@ -152,20 +152,20 @@ pub(in crate::store) async fn live(store: &dyn Store, first: u64) {
     assert!(swept.ahead.iter().any(|row| row.wake.id == id(first)));
 
     // Ends that differ, and hops.
-    let (after, look_in, error) = (now, LONG, "no luck".to_owned());
+    let (after, overdue_after, error) = (now, LONG, "no luck".to_owned());
     let endings = [
         Ending::Done,
         Ending::Retry {
             after,
-            look_in,
+            overdue_after,
             error: error.clone(),
         },
         Ending::Snooze {
             after,
-            look_in,
+            overdue_after,
             reason: Some("later".to_owned()),
         },
-        Ending::Again { after, look_in },
+        Ending::Again { after, overdue_after },
         Ending::Release,
         Ending::Dead {
             error,
@@ -174,7 +174,7 @@ pub(in crate::store) async fn live(store: &dyn Store, first: u64) {
         Ending::Cancelled,
     ];
     let ends = of_life.iter().zip(endings.iter().cycle());
-    let ends = ends.map(|(row, ending)| Step::end(row.id, row.version, ending.clone()).noting(note()));
+    let ends = ends.map(|(row, ending)| Step::end(row.id, row.version, ending.clone()).with_note(note()));
     let ends: Vec<_> = ends.collect();
     let dead: Vec<_> = ends.iter().skip(5).step_by(7).map(|step| step.id).collect();
     assert_eq!(store.advance(&ends).await.unwrap(), [Guarded::Done; 26]);
@@ -189,7 +189,7 @@ pub(in crate::store) async fn live(store: &dyn Store, first: u64) {
         panic!("{dead:?}");
     };
     let revived = [
-        change(redriven, Verb::Redrive { look_in: LONG }),
+        change(redriven, Verb::Redrive { overdue_after: LONG }),
         change(dismissed, Verb::Dismiss),
     ];
     let revived = store.change(revived.into()).await.unwrap().found;

@@ -23,7 +23,7 @@ pub(in crate::store) fn new_row(number: usize, due: Duration) -> NewRow {
         payload: vec![0, 1, 255],
         headers: Default::default(),
         due: When::After(due),
-        look_in: due,
+        overdue_after: due,
         max_attempts: None,
         replace: false,
         note: Default::default(),

@@ -35,7 +35,7 @@ async fn texts_and_bytes_come_back_as_they_were() {
     let dead = fixture.find(id(1)).await;
     assert_eq!(dead.last_error.as_deref(), Some(odd));
 
-    let redrive = Verb::Redrive { look_in: LEASE };
+    let redrive = Verb::Redrive { overdue_after: LEASE };
     let target = ("k", "k\"'{é");
     let answers = fixture.change(vec![change(target, redrive)]).await;
     assert_eq!(answers, [Answer::Done(fixture.find(id(1)).await)]);

@@ -298,7 +298,7 @@ pub(super) fn to_job(app: &Shared, id: &str) -> Response {
 }
 
 /// How many were answered how, in words; only what there is of.
-pub(super) fn told(verb: &str, answers: &Answers) -> Vec<(&'static str, String)> {
+pub(super) fn labelled(verb: &str, answers: &Answers) -> Vec<(&'static str, String)> {
     let done = match verb {
         "cancel" => "cancelled: they will not run",
         "run" => "are due now",
@@ -331,7 +331,7 @@ struct DonePage {
     /// What can be undone, and until when.
     cancelled: Vec<String>,
     undo_until: Option<Moment>,
-    told: Vec<(&'static str, String)>,
+    lines: Vec<(&'static str, String)>,
 }
 
 /// `GET /bulk/done`
@@ -355,6 +355,6 @@ pub(super) async fn done(
         cancelled: fields.all("task").map(str::to_owned).collect(),
         undo_until: until.map(|until| Moment::of(until, now())),
         frame: Frame::new(&app, Tab::Tasks, Some(visitor)),
-        told: told(fields.one("verb").unwrap_or_default(), &answers),
+        lines: labelled(fields.one("verb").unwrap_or_default(), &answers),
     })
 }

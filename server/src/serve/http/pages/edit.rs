@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::super::Shared;
 use super::super::problem::Problem;
 use super::fields::Fields;
-use super::payload::{Shown, compact};
+use super::payload::{PayloadView, compact};
 use super::task::{not_found, shown_again, to_task};
 use super::visitor::Visitor;
 use super::words::code;
@@ -30,7 +30,7 @@ pub(super) struct Editing {
 
 impl Editing {
     /// Fills the form of a task, with what was sent before if that was refused; none, where its payload cannot be edited.
-    pub(super) fn of(task: &Task, shown: &Shown, fields: &Fields) -> Option<Self> {
+    pub(super) fn of(task: &Task, shown: &PayloadView, fields: &Fields) -> Option<Self> {
         let sent = fields.one(TEXT);
         let text = sent.or_else(|| shown.editable().filter(|_| is_editable(task)))?;
         Some(Self {

@@ -7,7 +7,7 @@ use axum::response::Response;
 
 use super::super::Shared;
 use super::super::problem::Problem;
-use super::bulk::{to_job, told};
+use super::bulk::{labelled, to_job};
 use super::frame::{Frame, Tab, page};
 use super::visitor::Visitor;
 use super::words::Moment;
@@ -24,7 +24,7 @@ struct JobRow {
     state: String,
     goes_on: bool,
     seen: String,
-    told: Vec<(&'static str, String)>,
+    lines: Vec<(&'static str, String)>,
     error: Option<String>,
     /// The caller that has begun it, and the one that has stopped it.
     actor: String,
@@ -41,7 +41,7 @@ impl From<JobView> for JobRow {
             goes_on: job.ended_at.is_none(),
             state,
             seen: grouped(job.seen),
-            told: told(job.verb, &job.answers),
+            lines: labelled(job.verb, &job.answers),
             id: job.id,
             verb: job.verb,
             kind: job.kind,

@@ -10,7 +10,7 @@ const EDITED: usize = 16 << 10;
 
 /// A payload as a page has it: what it is, and its text.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Shown {
+pub(super) struct PayloadView {
     pub(super) what: &'static str,
     pub(super) text: String,
     /// Whether there is more of it.
@@ -20,7 +20,7 @@ pub(super) struct Shown {
 /// What a payload is that is JSON.
 const JSON: &str = "JSON";
 
-impl Shown {
+impl PayloadView {
     /// Returns the text, if it is all of a payload in JSON, and not too long for a form.
     pub(super) fn editable(&self) -> Option<&str> {
         (self.what == JSON && self.text.len() <= EDITED).then_some(&self.text)
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn json_is_indented_and_else_as_it_was_written() {
         let json = r#"{"a":[1,2.50,{}, [ ]],"b\"":"x: {\\","c":12345678901234567890123}"#;
-        let shown = Shown::of(json.as_bytes());
+        let shown = PayloadView::of(json.as_bytes());
         assert_eq!(shown.what, "JSON");
         assert_eq!(
             shown.text,
@@ -135,16 +135,16 @@ mod tests {
 
     #[test]
     fn what_is_no_json_is_text_or_bytes_and_long_ones_are_cut() {
-        assert_eq!(Shown::of(b"{no").what, "text");
-        let bytes = Shown::of(&[0xff, 0]);
+        assert_eq!(PayloadView::of(b"{no").what, "text");
+        let bytes = PayloadView::of(&[0xff, 0]);
         assert_eq!((bytes.what, bytes.text.as_str()), ("bytes, in Base64", "/wA="));
-        let long = Shown::of("ä".repeat(SHOWN).as_bytes());
+        let long = PayloadView::of("ä".repeat(SHOWN).as_bytes());
         assert_eq!((long.text.len(), long.is_cut), (SHOWN, true));
     }
 
     #[test]
     fn only_all_of_a_json_that_fits_a_form_is_edited() {
-        let edited = |payload: &[u8]| Shown::of(payload).editable().map(str::len);
+        let edited = |payload: &[u8]| PayloadView::of(payload).editable().map(str::len);
         let text = |length: usize| format!("\"{}\"", "ä".repeat(length / 2 - 1));
         assert_eq!(edited(text(EDITED).as_bytes()), Some(EDITED));
         assert_eq!(edited(text(EDITED + 2).as_bytes()), None);

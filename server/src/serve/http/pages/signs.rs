@@ -11,7 +11,7 @@ use super::super::problem::Problem;
 use super::words::Count;
 
 /// For how long a page waits for them: it comes without them where the store is slow.
-const PATIENCE: Duration = Duration::from_secs(1);
+const COUNT_LIMIT: Duration = Duration::from_secs(1);
 /// Up to how many dead tasks are counted, and of how many kinds.
 const COUNTED: usize = 100;
 const KINDS: usize = 20;
@@ -30,8 +30,8 @@ pub(super) struct Signs {
 impl Signs {
     /// Counts those that a visitor may know of.
     pub(super) async fn of(app: &Shared, caller: &Caller) -> Self {
-        let dead = timeout(PATIENCE, dead(app, caller));
-        let (dead, parts) = tokio::join!(dead, timeout(PATIENCE, app.parts()));
+        let dead = timeout(COUNT_LIMIT, dead(app, caller));
+        let (dead, parts) = tokio::join!(dead, timeout(COUNT_LIMIT, app.parts()));
         let jobs = app.jobs.list(&caller.operations(app));
         Self {
             // What is wrong with the store is told by the page itself.

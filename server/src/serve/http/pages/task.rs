@@ -15,7 +15,7 @@ use super::super::problem::Problem;
 use super::edit::{Editing, edit};
 use super::fields::Fields;
 use super::frame::{Frame, Tab, go_to, page};
-use super::payload::Shown;
+use super::payload::PayloadView;
 use super::timeline::{Happened, timeline};
 use super::to::action;
 use super::undo::undo;
@@ -48,7 +48,7 @@ struct TaskPage {
     history: Vec<Happened>,
     is_cut: bool,
     bytes: usize,
-    payload: Option<Shown>,
+    payload: Option<PayloadView>,
     may_edit: bool,
     /// None, unless it is edited.
     editing: Option<Editing>,
@@ -171,7 +171,7 @@ async fn shown(
         ..
     } = explained?;
     let wanted = fields.one("payload");
-    let payload = wanted.map(|_| Shown::of(&task.payload));
+    let payload = wanted.map(|_| PayloadView::of(&task.payload));
     let editing = payload
         .as_ref()
         .filter(|_| visitor.may_change())

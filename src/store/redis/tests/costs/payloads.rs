@@ -17,7 +17,7 @@ fn micros(admin: &mut redis::Connection) -> u64 {
 fn with_payload(n: u64, bytes: usize) -> NewRow {
     NewRow {
         payload: vec![7; bytes],
-        look_in: NONE,
+        overdue_after: NONE,
         ..due(n)
     }
 }
@@ -109,7 +109,7 @@ async fn no_call_gives_or_takes_many_payloads_that_are_big() {
     check("list");
     let run_now = |n| Change {
         target: id(n).into(),
-        verb: Verb::RunNow { look_in: NONE },
+        verb: Verb::RunNow { overdue_after: NONE },
         expect: Expect::Anything,
         note: Default::default(),
     };

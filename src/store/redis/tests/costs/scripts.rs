@@ -29,7 +29,7 @@ async fn no_script_is_long_however_many_rows_there_are() {
         } else {
             When::After(LONG)
         },
-        look_in: NONE,
+        overdue_after: NONE,
         ..named(n, &n.to_string())
     };
     fill(&store, ROWS, row).await;
@@ -127,7 +127,7 @@ async fn no_script_is_long_however_many_kinds_there_are() {
         let mut admin = server.admin();
         let row = |n: u64| NewRow {
             kind: format!("kind-{n:05}").into(),
-            look_in: if n.is_multiple_of(2) { NONE } else { LONG },
+            overdue_after: if n.is_multiple_of(2) { NONE } else { LONG },
             ..later(n)
         };
         fill(&store, KINDS, row).await;

@@ -10,7 +10,7 @@ use crate::{Kind, Task, Timestamp};
 /// How a wake-up goes on.
 pub(crate) struct Way {
     /// When it will be overdue.
-    pub(crate) look_in: Duration,
+    pub(crate) overdue_after: Duration,
     /// How histories tell of it; none where nothing is noted.
     pub(crate) sent: Option<String>,
 }
@@ -19,12 +19,15 @@ impl Kernel {
     /// How the wake-up of a task goes on that is due in `remaining`; of what kind it is, where that is known.
     pub(crate) fn way(&self, kind: Option<&Kind>, remaining: Duration) -> Way {
         if self.histories().of_perhaps(kind) == History::Off {
-            let look_in = self.router.look_in(kind, remaining);
-            return Way { look_in, sent: None };
+            let overdue_after = self.router.overdue_after(kind, remaining);
+            return Way {
+                overdue_after,
+                sent: None,
+            };
         }
-        let (look_in, leg) = self.router.way(kind, remaining);
+        let (overdue_after, leg) = self.router.way(kind, remaining);
         let sent = leg.map(|leg| leg.text());
-        Way { look_in, sent }
+        Way { overdue_after, sent }
     }
 
     /// What is noted of a transition if at least `from` is; of what kind the task is, where that is known.

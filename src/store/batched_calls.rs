@@ -23,12 +23,12 @@ const CALLS_AT_MOST: usize = 16;
 /// more can be sent.
 ///
 /// `ended` is told of each call that has ended meanwhile; those still in flight are given back.
-pub(crate) async fn take_turns<T, F>(
+pub(crate) async fn run_batched<T, F>(
     clock: &Clock,
     calls: usize,
     waiting: mpsc::UnboundedReceiver<T>,
     load: impl Fn(&T) -> Load,
-    call: impl Fn(Vec<T>, Turn) -> F,
+    call: impl Fn(Vec<T>, CallPermit) -> F,
     ended: impl Fn(Result<(), JoinError>),
 ) -> JoinSet<()>
 where
@@ -46,7 +46,7 @@ where
     let mut calls = JoinSet::new();
     loop {
         // Before what waits: what comes until then is in the same call.
-        let turn = Turn {
+        let turn = CallPermit {
             _bound: permit(&bound).await,
             turn: permit(&turns).await,
             clock: clock.clone(),
@@ -118,13 +118,13 @@ impl<T, L: Fn(&T) -> Load> Queue<T, L> {
 }
 
 /// The right to one call.
-pub(crate) struct Turn {
+pub(crate) struct CallPermit {
     turn: OwnedSemaphorePermit,
     _bound: OwnedSemaphorePermit,
     clock: Clock,
 }
 
-impl Turn {
+impl CallPermit {
     /// Carries out the call, and lets another begin early if it is slow.
     pub(crate) async fn take<T>(self, call: impl Future<Output = T>) -> T {
         let mut call = pin!(call);

@@ -10,7 +10,7 @@ use super::origin::Origin;
 pub(super) const ORIGIN: &str = "DELAYLINE_ORIGIN";
 
 /// A task, as a message found it.
-pub(super) struct Known {
+pub(super) struct FoundTask {
     pub(super) task: Task,
     /// The message that made it, if one did.
     made_by: Option<Origin>,
@@ -20,7 +20,7 @@ pub(super) struct Known {
     pub(super) is_done: bool,
 }
 
-impl Known {
+impl FoundTask {
     /// Finds the task of a target, as it matters to the message from `origin`.
     pub(super) async fn find(
         scheduler: &Scheduler,

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::attempt::Attempt;
 use super::held::{Held, Phase};
-use super::lane_state::LaneState;
 use super::lease::{Lease, Now};
+use super::queue_state::QueueState;
 use crate::clock::Moment;
 use crate::store::Renewal;
 use crate::work::handler::Handler;
@@ -19,18 +19,18 @@ use crate::work::verdict::needs_note;
 use crate::{Kind, TaskId, Timestamp};
 
 /// Holds the claims of one kind, within the kind's limits, and keeps order among them.
-pub(crate) struct Lane {
+pub(crate) struct KindQueue {
     pub(crate) kind: Kind,
     pub(crate) policy: Policy,
     pub(crate) handler: Handler,
     /// For how long what the check of the kind has said is believed.
     ask_after: Duration,
-    state: Mutex<LaneState>,
+    state: Mutex<QueueState>,
     /// A claim came.
     changed: Notify,
 }
 
-/// What is next in a lane.
+/// What is next in a queue.
 pub(crate) enum Next {
     /// A claim whose lease holds, and whose start is noted where that must be.
     Start(Arc<Attempt>, Lease),
@@ -42,12 +42,12 @@ pub(crate) enum Next {
     Unsure,
 }
 
-impl Lane {
+impl KindQueue {
     pub(crate) fn new(kind: Kind, policy: Policy, handler: Handler, ask_after: Duration) -> Self {
         // Tasks may have become due while no worker ran.
-        let state = LaneState {
+        let state = QueueState {
             backlog: true,
-            ..LaneState::default()
+            ..QueueState::default()
         };
         Self {
             kind,
@@ -64,7 +64,7 @@ impl Lane {
         self.changed.notified().await;
     }
 
-    fn state(&self) -> MutexGuard<'_, LaneState> {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -73,7 +73,7 @@ impl Lane {
         self.room_in(&self.state())
     }
 
-    fn room_in(&self, state: &LaneState) -> usize {
+    fn room_in(&self, state: &QueueState) -> usize {
         let capacity = if state.paused { 0 } else { self.policy.capacity() };
         capacity.saturating_sub(state.reserved + state.claims.len())
     }
@@ -111,7 +111,7 @@ impl Lane {
 
     /// Whether any claim waits to be started.
     pub(crate) fn has_queued(&self) -> bool {
-        !self.state().queue.is_empty()
+        !self.state().waiting.is_empty()
     }
 
     /// Takes claims in, each in a place that was kept for it; to be started in their turn, or only when they have
@@ -143,7 +143,7 @@ impl Lane {
                 };
                 state.claims.insert(id, held);
                 if !ask_first {
-                    state.queue.push_back(id);
+                    state.waiting.push_back(id);
                 }
             }
         }
@@ -159,7 +159,7 @@ impl Lane {
                 if let Some(held) = state.asking(attempt) {
                     held.phase = Phase::Queued;
                     held.passed = Some(now);
-                    state.queue.push_back(attempt.task.id);
+                    state.waiting.push_back(attempt.task.id);
                 }
             }
         }
@@ -218,7 +218,7 @@ impl Lane {
             };
             held.noted = true;
             held.lease.renew(lease);
-            state.queue.push_front(attempt.task.id);
+            state.waiting.push_front(attempt.task.id);
         }
         self.changed.notify_one();
     }
@@ -236,7 +236,7 @@ impl Lane {
             state.end_noting(attempt);
             let held = state.held(attempt);
             if held.is_some_and(|held| matches!(held.phase, Phase::Queued)) {
-                state.queue.push_back(attempt.task.id);
+                state.waiting.push_back(attempt.task.id);
             }
         }
         self.changed.notify_one();
@@ -277,9 +277,9 @@ impl Lane {
         }
         let mut unsure = false;
         let mut at = 0;
-        while let Some(&id) = state.queue.get(at) {
+        while let Some(&id) = state.waiting.get(at) {
             let Some(held) = state.claims.get_mut(&id) else {
-                state.queue.remove(at);
+                state.waiting.remove(at);
                 continue;
             };
             let is_stopping = state.stopping.range((id, 0)..=(id, u64::MAX)).next().is_some();
@@ -290,7 +290,7 @@ impl Lane {
                 at += 1;
                 continue;
             }
-            state.queue.remove(at);
+            state.waiting.remove(at);
             let is_old = |passed: Moment| passed.until(&now.moment) >= ask_after;
             if held.passed.is_some_and(is_old) {
                 held.phase = Phase::Asking;
@@ -324,7 +324,7 @@ impl Lane {
         let mut state = self.state();
         if let Some(held) = state.held(attempt) {
             held.phase = Phase::Queued;
-            state.queue.push_front(attempt.task.id);
+            state.waiting.push_front(attempt.task.id);
         }
     }
 
@@ -343,7 +343,7 @@ impl Lane {
     /// Takes what was not started and is not about to be, to be settled.
     pub(crate) fn take_queued(&self, since: Moment) -> Vec<Arc<Attempt>> {
         let mut state = self.state();
-        state.queue.clear();
+        state.waiting.clear();
         state.noting = 0;
         let unstarted = state
             .claims
@@ -374,23 +374,23 @@ mod tests {
             store: None,
         };
         let handler = raw(async |_| unreachable!("it is not called"));
-        let lane = Lane::new("k".into(), Policy::new(), handler, Duration::MAX);
+        let queue = KindQueue::new("k".into(), Policy::new(), handler, Duration::MAX);
         let [first, second] = [1, 2].map(|number| {
             let task = Task::blank(TaskId::from_bytes([number; 16]), "k".into());
             Attempt::claimed_now(task, &clock)
         });
-        assert_eq!(lane.reserve(2), 2);
+        assert_eq!(queue.reserve(2), 2);
         let lease = Lease::new(now.moment, Timestamp::default(), Duration::from_secs(30));
-        lane.accept(&[Arc::clone(&first), Arc::clone(&second)], lease, false);
+        queue.accept(&[Arc::clone(&first), Arc::clone(&second)], lease, false);
 
         // Another thread gives back what is queued while one starts.
-        assert!(matches!(lane.next(&now), Some(Next::Start(attempt, _)) if Arc::ptr_eq(&attempt, &first)));
-        let given_back = lane.take_queued(now.moment);
+        assert!(matches!(queue.next(&now), Some(Next::Start(attempt, _)) if Arc::ptr_eq(&attempt, &first)));
+        let given_back = queue.take_queued(now.moment);
         assert!(matches!(&given_back[..], [attempt] if Arc::ptr_eq(attempt, &second)));
         let handler = tokio::spawn(std::future::pending::<()>());
-        lane.started(&first, handler.abort_handle(), None);
-        assert!(lane.take_queued(now.moment).is_empty());
-        let renewed = lane.renewable(&now.moment, Duration::MAX);
+        queue.started(&first, handler.abort_handle(), None);
+        assert!(queue.take_queued(now.moment).is_empty());
+        let renewed = queue.renewable(&now.moment, Duration::MAX);
         let started = |id| renewed.iter().find(|renewal| renewal.id == id).unwrap().started;
         assert!(started(first.task.id) && !started(second.task.id));
     }

@@ -1,4 +1,4 @@
-//! The claims of one lane, each in its phase.
+//! The claims of one queue, each in its phase.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use super::held::{Held, Phase};
 use crate::TaskId;
 use crate::store::Renewal;
 
-/// Holds the claims of one lane: which wait, in which order, and which run.
+/// Holds the claims of one queue: which wait, in which order, and which run.
 #[derive(Default)]
-pub(super) struct LaneState {
+pub(super) struct QueueState {
     /// Places kept for claims that have been sent to the store.
     pub(super) reserved: usize,
     pub(super) claims: BTreeMap<TaskId, Held>,
     /// Those not started, the oldest claim first, but for those that were put off.
-    pub(super) queue: VecDeque<TaskId>,
+    pub(super) waiting: VecDeque<TaskId>,
     /// How many starts are being noted.
     pub(super) noting: usize,
     /// Handlers that were told to stop and have not come to an end, by the versions of their attempts. Nothing else is
@@ -27,7 +27,7 @@ pub(super) struct LaneState {
     pub(super) paused: bool,
 }
 
-impl LaneState {
+impl QueueState {
     /// The claim of an attempt, unless it is another's by now.
     pub(super) fn held(&mut self, attempt: &Arc<Attempt>) -> Option<&mut Held> {
         self.claims
@@ -69,7 +69,7 @@ impl LaneState {
                 self.stopping.insert((id, held.version()));
             }
             // Left here it would start its task a second time, should this worker claim it again.
-            Phase::Queued => self.queue.retain(|&queued| queued != id),
+            Phase::Queued => self.waiting.retain(|&queued| queued != id),
             Phase::Noting => self.noting -= 1,
             Phase::Asking | Phase::Starting | Phase::Settling { .. } => {}
         }

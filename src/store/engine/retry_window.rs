@@ -27,7 +27,7 @@ pub(super) type Queue = Mutex<()>;
 
 /// How often a call has asked again, and until when it will.
 #[derive(Debug)]
-pub(super) struct Patience<'c> {
+pub(super) struct RetryWindow<'c> {
     clock: &'c Clock,
     queue: &'c Queue,
     /// While it is the one whose turn it is.
@@ -36,7 +36,7 @@ pub(super) struct Patience<'c> {
     turns: u32,
 }
 
-impl<'c> Patience<'c> {
+impl<'c> RetryWindow<'c> {
     pub(super) fn new(clock: &'c Clock, queue: &'c Queue) -> Self {
         Self {
             clock,

@@ -1,47 +1,46 @@
-//! Looks at rows: claims those that workers want, and finds and lists those that callers ask for.
+//! Claims rows for workers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
 use tracing::{debug, error};
 
-use super::loaded::{digits, unreadable, unreadable_pause};
-use super::patience::UNREADABLE_TRIES;
+use super::loaded::digits;
+use super::retry_window::UNREADABLE_TRIES;
 use super::table_engine::TableEngine;
-use crate::store::rows::Rows;
 use crate::store::rules::Capacity;
-use crate::store::table::{By, Columns, Found, Range, Start, Table, Unreadable, Which};
-use crate::store::{Claim, Looked, Page, Paused, Pending, Stamped, Target};
+use crate::store::table::{Columns, Found, Table, Unreadable, Which};
+use crate::store::{Claim, Pending, PollResult, Stamped};
 use crate::task::wake::Wake;
 use crate::{Error, State, Task, TaskId};
 
 impl<T: Table> TableEngine<T> {
     /// As [`Store::arrive`](crate::store::Store::arrive): claims first, as most wake-ups are of rows that are due.
-    pub(super) async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<Looked>, Error> {
+    pub(super) async fn arrive(&self, wakes: &[Wake], claim: &Claim) -> Result<Stamped<PollResult>, Error> {
         let mut capacity = Capacity::new(claim);
         let named = wakes.iter().filter(|wake| capacity.has_room(&wake.kind));
         let named: Vec<_> = named.map(|wake| (wake.id, wake.version)).collect();
-        let (mut claimed_at, mut looked) = (None, Looked::default());
+        let (mut claimed_at, mut polled) = (None, PollResult::default());
         if !named.is_empty() {
             let Stamped { now, found } = self.claim_in_table(Which::These(&named), claim).await?;
-            self.tell(&found.unreadable);
-            (claimed_at, looked.claimed) = (Some(now), found.rows);
+            self.log_unreadable(&found.unreadable);
+            (claimed_at, polled.claimed) = (Some(now), found.rows);
         }
-        if let Some(now) = claimed_at.filter(|_| looked.claimed.len() == wakes.len()) {
-            return Ok(Stamped { now, found: looked });
+        if let Some(now) = claimed_at.filter(|_| polled.claimed.len() == wakes.len()) {
+            return Ok(Stamped { now, found: polled });
         }
         // Why the others are not.
-        let claimed: BTreeSet<TaskId> = looked.claimed.iter().map(|row| row.id).collect();
+        let claimed: BTreeSet<TaskId> = polled.claimed.iter().map(|row| row.id).collect();
         let left: Vec<_> = wakes.iter().filter(|wake| !claimed.contains(&wake.id)).collect();
         let ids: Vec<_> = left.iter().map(|wake| wake.id).collect();
         let read = self.table.read(&ids, &[], Columns::Lean).await;
-        let Some(read) = self.more(&looked.claimed, read)? else {
+        let Some(read) = self.more(&polled.claimed, read)? else {
             let now = claimed_at.unwrap_or_default();
-            return Ok(Stamped { now, found: looked });
+            return Ok(Stamped { now, found: polled });
         };
-        looked.stale = left.len();
+        polled.stale = left.len();
         let now = claimed_at.unwrap_or(read.now);
-        looked.claimed.iter().for_each(|row| capacity.take_room(row));
+        polled.claimed.iter().for_each(|row| capacity.take_room(row));
         let mut rows: BTreeMap<_, _> = read.found.rows.iter().map(|row| (row.id, row)).collect();
         for wake in left {
             let row = rows.remove(&wake.id);
@@ -49,15 +48,15 @@ impl<T: Table> TableEngine<T> {
             let Some(row) = row.filter(is_meant) else {
                 continue;
             };
-            looked.stale -= 1;
+            polled.stale -= 1;
             if row.due_at > now {
-                looked.early.push(Pending::of(row));
+                polled.early.push(Pending::of(row));
             } else if !capacity.has_room(&row.kind) {
-                *looked.waiting.entry(row.kind.clone()).or_default() += 1;
+                *polled.waiting.entry(row.kind.clone()).or_default() += 1;
             }
             // Else another transaction has it locked.
         }
-        Ok(Stamped { now, found: looked })
+        Ok(Stamped { now, found: polled })
     }
 
     /// As [`Store::ready`](crate::store::Store::ready).
@@ -70,7 +69,7 @@ impl<T: Table> TableEngine<T> {
                 break;
             }
             // Those that cannot be read are out of the way now, and others may be behind them.
-            self.tell(&found.unreadable);
+            self.log_unreadable(&found.unreadable);
             let mut capacity = Capacity::new(claim);
             rows.iter().for_each(|row| capacity.take_room(row));
             capacity.leave(&mut left);
@@ -127,7 +126,7 @@ impl<T: Table> TableEngine<T> {
     }
 
     /// Tells of rows that were set aside.
-    pub(super) fn tell(&self, rows: &[Unreadable]) {
+    pub(super) fn log_unreadable(&self, rows: &[Unreadable]) {
         for row in rows {
             error!(
                 store = self.table.name(),
@@ -136,59 +135,5 @@ impl<T: Table> TableEngine<T> {
                 "the row of a task cannot be read, so it does not run, and holds up no other; repair or remove it"
             );
         }
-    }
-
-    /// As [`Store::find`](crate::store::Store::find).
-    pub(super) async fn find(&self, target: &Target) -> Result<Option<Task>, Error> {
-        let read = match target {
-            Target::Id(id) => self.table.read(&[*id], &[], Columns::All).await?,
-            Target::Key(kind, key) => {
-                let keys = [(kind.clone(), key.clone())];
-                self.table.read(&[], &keys, Columns::All).await?
-            }
-        };
-        if let Some(found) = read.found.unreadable.first() {
-            return Err(unreadable(self.table.name(), found));
-        }
-        let mut rows = Rows::default();
-        rows.load(read.found.rows);
-        Ok(rows.find(target).cloned())
-    }
-
-    /// As [`Store::list`](crate::store::Store::list).
-    pub(super) async fn list(&self, page: &Page) -> Result<Vec<Task>, Error> {
-        let range = Range {
-            by: By::Due,
-            state: page.state,
-            kind: Some(page.kind.clone()),
-            from: page
-                .after
-                .map_or(Start::First, |(time, id)| Start::After(time, id)),
-            within: None,
-            backwards: false,
-            limit: page.limit,
-            bytes: usize::MAX,
-        };
-        // A page that is not full is the last one: so those that cannot be read must not make it so.
-        let mut wider = range.clone();
-        let mut found = Found::default();
-        let columns = if page.is_lean { Columns::Lean } else { Columns::All };
-        for _ in 0..UNREADABLE_TRIES {
-            let answer = self.table.range(std::slice::from_ref(&wider), columns).await?;
-            found = answer.found.into_iter().next().unwrap_or_default();
-            let all = found.rows.len() + found.unreadable.len();
-            if found.rows.len() >= page.limit || all < wider.limit {
-                break;
-            }
-            wider.limit = range.limit.saturating_add(2 * found.unreadable.len());
-        }
-        // What stops a kind must not be missed.
-        if page.kind.as_str() == Paused::KIND
-            && let Some(row) = found.unreadable.first()
-        {
-            return Err(unreadable_pause(self.table.name(), row));
-        }
-        found.rows.truncate(page.limit);
-        Ok(found.rows)
     }
 }
