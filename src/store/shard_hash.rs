@@ -4,13 +4,24 @@
 //! an id that is made for a task with a key ends with the number of that key. An id of another maker need not: it is as
 //! good a name, only not as quick to find.
 
+use crate::store::Paused;
 use crate::store::fnv::{START, followed};
 use crate::{Key, Kind, TaskId};
 
 /// The number of a key.
 pub(crate) fn of_key(kind: &Kind, key: &Key) -> u16 {
+    if let Some(number) = of_kind(kind) {
+        return number;
+    }
     let of_kind = followed(START, kind.as_str().as_bytes());
     folded(followed(followed(of_kind, &[0]), key.as_str().as_bytes()))
+}
+
+/// The number of all keys of a kind, if they share one. Those of pauses do: each process reads all pauses once a second, while
+/// something is due, and starts nothing where it cannot. So it needs one server for that, and not all.
+pub(crate) fn of_kind(kind: &Kind) -> Option<u16> {
+    let number = || folded(followed(START, kind.as_str().as_bytes()));
+    (kind.as_str() == Paused::KIND).then(number)
 }
 
 /// The number of an id: its last two bytes if it is a UUID of version 7, where they are chance or the number of a key; else

@@ -8,7 +8,7 @@ use super::codec::{self, lane};
 use super::database::Database;
 use super::listener::believed;
 use super::postpone::{index, unreadable};
-use super::shards::{Shard, grouped};
+use super::shards::{Shard, grouped, of_kind};
 use crate::redis::{Lua, lua};
 use crate::store::Stamped;
 use crate::store::table::{By, Columns, Range, Start, Unreadable};
@@ -44,7 +44,7 @@ pub(super) async fn ranges(
     for shard in 0..shards {
         match quiet(database, shards, shard, ranges) {
             Some(now) => quiet_at.push(now),
-            None => drop(asks.insert(shard, first_asks(shards, ranges))),
+            None => drop(asks.insert(shard, first_asks(shards, shard, ranges))),
         }
     }
     asks.retain(|_, asks: &mut Vec<Ask>| !asks.is_empty());
@@ -148,23 +148,28 @@ struct Ask {
     limit: usize,
 }
 
-/// What a shard is asked for first: its share of each range.
-fn first_asks(shards: u16, ranges: &[Range]) -> Vec<Ask> {
-    let share = |limit: usize| match shards {
+/// What a shard is asked for first: its share of each range that it may have rows of.
+fn first_asks(shards: u16, shard: Shard, ranges: &[Range]) -> Vec<Ask> {
+    let share = |limit: usize, of: usize| match of {
         1 => limit,
-        _ => limit.min((limit / usize::from(shards)).saturating_add(SPARE)),
+        _ => limit.min((limit / of).saturating_add(SPARE)),
     };
-    let ask = |(place, range): (usize, &Range)| Ask {
-        place,
-        kind: range.kind.clone(),
-        skip: 0,
-        cursor: match range.from {
-            Start::First | Start::Ago(_) => Vec::new(),
-            Start::After(time, id) => [format!("T{}", time.as_millis()).as_bytes(), id.as_bytes()].concat(),
-        },
-        limit: share(range.limit),
+    let ask = |(place, range): (usize, &Range)| {
+        let of = of_kind(shards, range.kind.as_ref());
+        of.contains(&shard).then(|| Ask {
+            place,
+            kind: range.kind.clone(),
+            skip: 0,
+            cursor: match range.from {
+                Start::First | Start::Ago(_) => Vec::new(),
+                Start::After(time, id) => {
+                    [format!("T{}", time.as_millis()).as_bytes(), id.as_bytes()].concat()
+                }
+            },
+            limit: share(range.limit, of.len()),
+        })
     };
-    let asks = ranges.iter().enumerate().map(ask);
+    let asks = ranges.iter().enumerate().filter_map(ask);
     asks.filter(|ask| ask.limit > 0 && ranges[ask.place].bytes > 0)
         .collect()
 }

@@ -1,10 +1,11 @@
 //! Over how many shards rows are spread, and which of them has a row.
 //!
 //! The keys of a shard have one hash tag, so a Redis Cluster has them on one node, and a script sees all of them. A row is
-//! in the shard of its kind and key, else of its id. An id that was made for a key ends with its number (`shard_hash.rs`) and so
+//! in the shard of its kind and key, else of its id. All pauses are in one shard. An id that was made for a key ends with its number (`shard_hash.rs`) and so
 //! says where its row is. Any other id of a row with a key does not: it is asked for in all shards.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +42,17 @@ pub(super) fn of_id(shards: u16, id: TaskId) -> Shard {
 /// The shard of the rows of a key.
 pub(super) fn of_key(shards: u16, kind: &Kind, key: &Key) -> Shard {
     shard_hash::of_key(kind, key) % shards.max(1)
+}
+
+/// The shards that may have rows of a kind.
+pub(super) fn of_kind(shards: u16, kind: Option<&Kind>) -> Range<Shard> {
+    match kind.and_then(shard_hash::of_kind) {
+        Some(number) => {
+            let shard = number % shards.max(1);
+            shard..shard + 1
+        }
+        None => 0..shards,
+    }
 }
 
 /// The shard of a row.

@@ -15,6 +15,7 @@ use super::insert::insert;
 use super::postpone::postpone;
 use super::range::ranges;
 use super::read::{Extra, Lookup, look_up, read};
+use super::shards::of_kind;
 use super::write;
 use crate::redis::{Call, NAME};
 use crate::store::batched_calls::CALLS;
@@ -28,14 +29,15 @@ use crate::{Error, Key, Kind, State, TaskId, Timestamp};
 pub(super) struct RedisTable(pub(super) Arc<Database>);
 
 impl RedisTable {
-    /// What each shard says to a poll.
+    /// What each shard says to a poll that may have rows of a kind, or of any kind.
     async fn poll<T: FromRedisValue>(
         &self,
         what: &str,
+        kind: Option<&Kind>,
         with: impl Fn(&mut Call),
     ) -> Result<Vec<Stamped<T>>, Error> {
         let shards = self.0.shards().await?;
-        let calls = (0..shards).map(|shard| {
+        let calls = of_kind(shards, kind).map(|shard| {
             let mut call = self.0.poll(shard, what);
             with(&mut call);
             self.0.read(shard, call)
@@ -97,7 +99,7 @@ impl Table for RedisTable {
             }
         };
         let (mut now, mut found) = (Timestamp::MAX, vec![0; spans.len()]);
-        for said in self.poll::<Vec<usize>>("count", with).await? {
+        for said in self.poll::<Vec<usize>>("count", Some(kind), with).await? {
             now = now.min(said.now);
             for (sum, count) in found.iter_mut().zip(said.found) {
                 *sum = most.min(*sum + count);
@@ -137,7 +139,7 @@ impl Table for RedisTable {
             let after = after.map_or("", Kind::as_str);
             call.arg(state_code::of(state)).arg(after).arg(limit.min(1 << 30));
         };
-        let said = self.poll::<Vec<String>>("kinds", with).await?;
+        let said = self.poll::<Vec<String>>("kinds", None, with).await?;
         let kinds: BTreeSet<_> = said.into_iter().flat_map(|said| said.found).collect();
         Ok(kinds.into_iter().map(Kind::from).take(limit).collect())
     }
@@ -154,7 +156,7 @@ impl Table for RedisTable {
 
     async fn check(&self) -> Result<(), Error> {
         self.0.shards.ask().await?;
-        self.poll::<Vec<String>>("now", |_| {}).await?;
+        self.poll::<Vec<String>>("now", None, |_| {}).await?;
         self.0.keeps_now().await
     }
 

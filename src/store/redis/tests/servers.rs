@@ -1,8 +1,10 @@
 //! Servers that forget or would, and settings and values that cannot be kept.
 
+use super::super::shards::of_kind;
 use super::consistent::{ask, assert_consistent};
 use super::*;
-use crate::store::Page;
+use crate::store::{Page, Paused};
+use crate::{NewTask, Scheduler};
 
 #[tokio::test]
 async fn a_server_that_forgets_all_is_as_a_new_one() {
@@ -99,6 +101,29 @@ async fn while_a_master_is_away_another_one_says_the_time() {
     for _ in 0..2 {
         store.now().await.unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_a_master_is_away_what_is_paused_is_known_and_tasks_of_others_start() {
+    let cluster = RedisCluster::start_with(&["--cluster-node-timeout", "60000"]);
+    let store = RedisStore::new(&cluster.url()).unwrap();
+    let shards = store.database.shards().await.unwrap();
+    let master_of = |shard| cluster.master_of(cluster.slot_of(&store.database.tag(shard)));
+    let has_pauses = master_of(of_kind(shards, Some(&Paused::KIND.into())).start);
+    let away = (0..shards).map(master_of).find(|&master| master != has_pauses);
+    let scheduler = Scheduler::new(store.clone());
+    for kind in ["goes.on", "waits"] {
+        let tasks = (0..100).map(|number| NewTask::new(kind, &number));
+        scheduler.schedule_all(tasks).await.unwrap();
+    }
+    scheduler.pause("waits", None, "").await.unwrap();
+    cluster.signal(away.unwrap(), "STOP");
+    scheduler.pause("waits too", None, "").await.unwrap();
+    assert_eq!(scheduler.paused().await.unwrap().len(), 2);
+    let kinds = ["goes.on".into(), "waits".into()];
+    let taken = scheduler.claims().take(&kinds, 200, LONG, "a").await.unwrap();
+    assert!(!taken.is_empty());
+    assert!(taken.iter().all(|claimed| claimed.task.kind == kinds[0]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
