@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -24,25 +25,41 @@ pub(crate) struct Chromium {
     _folder: TempDir,
 }
 
-impl Chromium {
-    pub(crate) async fn new(server: &Server) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+/// Starts a driver, and gives its port. It takes one that is free in IPv6, and ends where another process has that in IPv4: then
+/// another driver is started.
+fn started(folder: &Path) -> (Child, u16) {
+    let mut output = Vec::new();
+    for _ in 0..10 {
         let mut driver = Command::new("chromedriver")
             .arg("--port=0")
-            .env("TMPDIR", folder.path())
+            .env("TMPDIR", folder)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .process_group(0)
             .spawn()
             .expect("chromedriver is needed, of Debian's package chromium-driver");
-        let mut said = BufReader::new(driver.stdout.take().unwrap()).lines();
-        let port = said.find_map(|line| {
-            let line = line.unwrap();
-            let (_, port) = line.split_once("started successfully on port ")?;
-            Some(port.trim_end_matches('.').to_owned())
+        let lines = BufReader::new(driver.stdout.take().unwrap()).lines();
+        let mut lines = lines.map(Result::unwrap);
+        let port = lines.find_map(|line| {
+            let port = line.split_once("started successfully on port ");
+            let port = port.map(|(_, port)| port.trim_end_matches('.').parse().unwrap());
+            output.push(line);
+            port
         });
-        // It may say more, and must not wait for a reader.
-        std::thread::spawn(move || said.for_each(drop));
+        if let Some(port) = port {
+            // It may say more, and must not wait for a reader.
+            std::thread::spawn(move || lines.for_each(drop));
+            return (driver, port);
+        }
+        driver.wait().unwrap();
+    }
+    panic!("chromedriver does not start: {output:#?}");
+}
+
+impl Chromium {
+    pub(crate) async fn new(server: &Server) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (driver, port) = started(folder.path());
         let mut wanted = DesiredCapabilities::chrome();
         for argument in [
             "--headless=new",
@@ -55,7 +72,7 @@ impl Chromium {
         }
         let logs = json!({"browser": "ALL", "performance": "ALL"});
         wanted.set("goog:loggingPrefs", logs).unwrap();
-        let page = WebDriver::new(&format!("http://127.0.0.1:{}", port.unwrap()), wanted)
+        let page = WebDriver::new(&format!("http://127.0.0.1:{port}"), wanted)
             .await
             .expect("chromium is needed, of Debian's package of that name");
         page.set_script_timeout(Duration::from_secs(120)).await.unwrap();
