@@ -8,6 +8,7 @@ import java.util.stream.Collectors;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
@@ -20,6 +21,7 @@ import org.apache.rocketmq.common.message.Message;
  */
 public final class TracedOrder {
     private static final long PATIENCE_SECONDS = 120;
+    private static final int STARTS = 10;
 
     private TracedOrder() {
     }
@@ -35,15 +37,7 @@ public final class TracedOrder {
         String nameserver = arguments[0];
         String group = "traced-" + System.currentTimeMillis();
         CompletableFuture<Map<String, String>> came = new CompletableFuture<>();
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
-        consumer.setNamesrvAddr(nameserver);
-        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        consumer.subscribe(arguments[2], "*");
-        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-            messages.forEach(message -> came.complete(message.getProperties()));
-            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
-        });
-        consumer.start();
+        consume(nameserver, group, arguments[2], came);
 
         DefaultMQProducer producer = new DefaultMQProducer(group);
         producer.setNamesrvAddr(nameserver);
@@ -63,5 +57,30 @@ public final class TracedOrder {
                 .collect(Collectors.joining(", ", "{", "}")));
         // Without farewells, which can take seconds.
         System.exit(0);
+    }
+
+    /** A start fails where a nameserver takes 3 s to answer, as on a busy machine; a service is then started again. */
+    private static void consume(String nameserver, String group, String topic,
+            CompletableFuture<Map<String, String>> came) throws MQClientException {
+        for (int left = STARTS; ; left--) {
+            DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
+            consumer.setNamesrvAddr(nameserver);
+            consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+            consumer.subscribe(topic, "*");
+            consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+                messages.forEach(message -> came.complete(message.getProperties()));
+                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            });
+            try {
+                consumer.start();
+                return;
+            } catch (MQClientException | IllegalStateException failed) {
+                if (left == 1) {
+                    throw failed;
+                }
+                // Else the group counts as one that is there.
+                consumer.shutdown();
+            }
+        }
     }
 }

@@ -94,11 +94,13 @@ async fn a_server_that_is_full_is_a_transient_error_and_a_damaged_row_is_not() {
         (1637, "Too many active concurrent transactions", true),
     ] {
         for event in ["INSERT", "UPDATE"] {
+            let mut connection = fixture.foreign().await;
+            run(&mut connection, &format!("DROP TRIGGER IF EXISTS full_{event}")).await;
             let refuse = format!(
-                "CREATE OR REPLACE TRIGGER full_{event} BEFORE {event} ON delayline_tasks FOR EACH ROW
+                "CREATE TRIGGER full_{event} BEFORE {event} ON delayline_tasks FOR EACH ROW
                 SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = {number}, MESSAGE_TEXT = '{text}'"
             );
-            run(&mut fixture.foreign().await, &refuse).await;
+            run(&mut connection, &refuse).await;
         }
         for error in [
             fixture.store.insert_all(due_rows([2, 3])).await.unwrap_err(),
