@@ -189,7 +189,11 @@ impl<'a> Case<'a> {
     }
 
     async fn send_in(&self, wakes: &[Wake], delay: Duration) {
-        let mut batch: Vec<_> = wakes.iter().map(|wake| departure(wake, delay)).collect();
+        let batch = wakes.iter().map(|wake| departure(wake, delay));
+        self.send_all(batch.collect()).await;
+    }
+
+    async fn send_all(&self, mut batch: Vec<Departure>) {
         let sending = async {
             // A busy machine is no defect of the backend.
             while let Err(unsent) = self.backend.send(&batch).await {

@@ -134,12 +134,12 @@ pub async fn a_long_delay_is_held(fixture: &dyn BackendFixture) {
     };
     let long = Duration::from_secs(400 * 86_400).min(max);
     let [long_wake, longest_wake, short_wake] = [wake(), wake(), wake()];
-    let batch = [
+    let batch = vec![
         departure(&long_wake, long),
         departure(&longest_wake, max),
         departure(&short_wake, case.delay()),
     ];
-    case.backend.send(&batch).await.expect("sending works");
+    case.send_all(batch).await;
     let mut received: BTreeSet<_> = case.receive(10).await.into_iter().collect();
     received.extend(case.what_still_comes(Duration::ZERO).await);
     assert_eq!(received, BTreeSet::from([short_wake]));

@@ -22,7 +22,7 @@ pub async fn close_ends_a_waiting_receive(fixture: &dyn BackendFixture) {
 pub async fn nothing_works_after_close(fixture: &dyn BackendFixture) {
     let case = Case::open(fixture).await;
     let batch = [departure(&wake(), case.delay()), departure(&wake(), case.delay())];
-    case.backend.send(&batch).await.expect("sending works");
+    case.send_all(batch.to_vec()).await;
     case.backend.close().await.expect("closing works");
     is_final(
         patiently(case.backend.receive(10))
