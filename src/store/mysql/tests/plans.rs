@@ -33,7 +33,7 @@ async fn fill(connection: &mut MySqlConnection) {
 }
 
 /// The steps of a plan that do not go by an index, or by another than is meant.
-async fn scans(connection: &mut MySqlConnection, sql: &str) -> Vec<String> {
+async fn scans(connection: &mut MySqlConnection, sql: &str, is_empty: bool) -> Vec<String> {
     let sql = sql
         .replace("LIMIT ?", "LIMIT 10")
         .replace("JSON_TABLE(?", "JSON_TABLE('[]'")
@@ -56,7 +56,12 @@ async fn scans(connection: &mut MySqlConnection, sql: &str) -> Vec<String> {
     for row in &plan {
         let (table, access, key) = (text(row, "table"), text(row, "type"), text(row, "key"));
         let is_ours = ["t", "l", "n", "r", "f", "delayline_tasks"].contains(&table.as_str());
-        let is_searched = ["const", "eq_ref", "ref", "range"].contains(&access.as_str()) && !key.is_empty();
+        let is_searched = match access.as_str() {
+            "const" | "eq_ref" | "ref" | "range" => !key.is_empty(),
+            // MySQL reads an index of an empty table from its beginning.
+            "index" => is_empty && !key.is_empty(),
+            _ => false,
+        };
         let extra = text(row, "Extra");
         if is_ours && !sql.starts_with("INSERT") && (!is_searched || extra.contains("filesort")) {
             scans.push(format!("{table} {access} {key} {extra}"));
@@ -88,7 +93,7 @@ async fn no_statement_reads_the_table_from_end_to_end() {
     let fixture = Fixture::new().await;
     let mut connection = fixture.foreign().await;
     assert_ne!(
-        scans(&mut connection, "SELECT * FROM delayline_tasks t").await,
+        scans(&mut connection, "SELECT * FROM delayline_tasks t", true).await,
         [""; 0]
     );
     for stage in ["empty", "filled", "analyzed"] {
@@ -98,7 +103,8 @@ async fn no_statement_reads_the_table_from_end_to_end() {
             _ => {}
         }
         for (name, sql) in all(&fixture.store.server.sql) {
-            assert_eq!(scans(&mut connection, &sql).await, [""; 0], "{name}, {stage}");
+            let scans = scans(&mut connection, &sql, stage == "empty").await;
+            assert_eq!(scans, [""; 0], "{name}, {stage}");
         }
     }
 }
