@@ -73,7 +73,7 @@ impl Metrics {
         }
     }
 
-    /// A kind is handled here, so it is recorded apart however many others come.
+    /// A kind is handled here, so it is told apart however many others come.
     pub(crate) fn handled(&self, kind: &Kind) {
         self.name(kind);
     }
@@ -126,7 +126,7 @@ impl Metrics {
         self.kinds.name(kind, |name| attempted(name.clone(), "dead", 0))
     }
 
-    /// The kinds that are recorded apart.
+    /// The kinds that are told apart.
     pub(crate) fn own_kinds(&self) -> Vec<Kind> {
         self.kinds.own()
     }

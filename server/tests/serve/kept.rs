@@ -59,7 +59,7 @@ async fn what_is_kept_of_a_kind_is_as_long_as_its_file_says() {
     );
     assert_eq!(events("/v1/tasks/other/done").await, ["scheduled"]);
     let ended = minutes_until_gone(&server, "/v1/tasks/report/done").await;
-    // PollResult for every 60 sweeps, of which each minute has one at the least.
+    // Looked for every 60 sweeps, of which each minute has one at the least.
     assert!((30..=95).contains(&ended), "{ended}");
     let dead = ended + minutes_until_gone(&server, "/v1/tasks/report/dead").await;
     assert!((60..=125).contains(&dead), "{dead}");

@@ -1,8 +1,9 @@
 //! Over how many shards rows are spread, and which of them has a row.
 //!
 //! The keys of a shard have one hash tag, so a Redis Cluster has them on one node, and a script sees all of them. A row is
-//! in the shard of its kind and key, else of its id. All pauses are in one shard. An id that was made for a key ends with its number (`shard_hash.rs`) and so
-//! says where its row is. Any other id of a row with a key does not: it is asked for in all shards.
+//! in the shard of its kind and key, else of its id; all pauses are in one shard. An id that was made for a key ends with its
+//! number (`shard_hash.rs`) and so says where its row is. Any other id of a row with a key does not: it is asked for in all
+//! shards.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

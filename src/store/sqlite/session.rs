@@ -115,7 +115,7 @@ impl Session for OwnSession {
     }
 
     async fn claim(&self, which: Which<'_>, claim: &Claim) -> Answered<Found> {
-        // PollResult for before the lock is asked for, which other calls may have: and where nothing is due, it is not.
+        // Looked for before the lock is asked for, which other calls may have: and where nothing is due, it is not.
         let Stamped { now, found } = reading!(self, |runner| runner.due(which, claim));
         if found.rows.is_empty() && found.unreadable.is_empty() {
             return Ok(Stamped { now, found });

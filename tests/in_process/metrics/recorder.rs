@@ -6,7 +6,7 @@ use metrics::Unit;
 use metrics_util::MetricKind;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
-/// Every instrument that needs no broker: its type, its unit, and what it is recorded apart by.
+/// Every instrument that needs no broker: its type, its unit, and what it is told apart by.
 const INSTRUMENTS: [(&str, MetricKind, Unit, &[&str]); 9] = [
     (
         "delayline.task.lateness",
