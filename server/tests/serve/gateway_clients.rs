@@ -60,6 +60,8 @@ impl Programs {
     fn java(&self, main: &str) -> Command {
         let mut java = Command::new("java");
         let own = self.folder.path().display();
+        // The Netty of RocketMQ 4.8 asks for it, from JDK 16 on.
+        java.args(["--add-opens", "java.base/java.nio=ALL-UNNAMED"]);
         java.args(["-cp", &format!("{own}:{}", self.jars), main]);
         java
     }
