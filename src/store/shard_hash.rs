@@ -10,11 +10,10 @@ use crate::{Key, Kind, TaskId};
 
 /// The number of a key.
 pub(crate) fn of_key(kind: &Kind, key: &Key) -> u16 {
-    if let Some(number) = of_kind(kind) {
-        return number;
-    }
-    let of_kind = followed(START, kind.as_str().as_bytes());
-    folded(followed(followed(of_kind, &[0]), key.as_str().as_bytes()))
+    of_kind(kind).unwrap_or_else(|| {
+        let of_kind = followed(START, kind.as_str().as_bytes());
+        folded(followed(followed(of_kind, &[0]), key.as_str().as_bytes()))
+    })
 }
 
 /// The number of all keys of a kind, if they share one. Those of pauses do: each process reads all pauses once a second, while

@@ -150,26 +150,23 @@ struct Ask {
 
 /// What a shard is asked for first: its share of each range that it may have rows of.
 fn first_asks(shards: u16, shard: Shard, ranges: &[Range]) -> Vec<Ask> {
-    let share = |limit: usize, of: usize| match of {
-        1 => limit,
-        _ => limit.min((limit / of).saturating_add(SPARE)),
+    let having = |range: &Range| of_kind(shards, range.kind.as_ref());
+    let share = |range: &Range| match having(range).len() {
+        1 => range.limit,
+        shards => range.limit.min((range.limit / shards).saturating_add(SPARE)),
     };
-    let ask = |(place, range): (usize, &Range)| {
-        let of = of_kind(shards, range.kind.as_ref());
-        of.contains(&shard).then(|| Ask {
-            place,
-            kind: range.kind.clone(),
-            skip: 0,
-            cursor: match range.from {
-                Start::First | Start::Ago(_) => Vec::new(),
-                Start::After(time, id) => {
-                    [format!("T{}", time.as_millis()).as_bytes(), id.as_bytes()].concat()
-                }
-            },
-            limit: share(range.limit, of.len()),
-        })
+    let ask = |(place, range): (usize, &Range)| Ask {
+        place,
+        kind: range.kind.clone(),
+        skip: 0,
+        cursor: match range.from {
+            Start::First | Start::Ago(_) => Vec::new(),
+            Start::After(time, id) => [format!("T{}", time.as_millis()).as_bytes(), id.as_bytes()].concat(),
+        },
+        limit: share(range),
     };
-    let asks = ranges.iter().enumerate().filter_map(ask);
+    let here = |(_, range): &(usize, &Range)| having(range).contains(&shard);
+    let asks = ranges.iter().enumerate().filter(here).map(ask);
     asks.filter(|ask| ask.limit > 0 && ranges[ask.place].bytes > 0)
         .collect()
 }

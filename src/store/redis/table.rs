@@ -29,7 +29,7 @@ use crate::{Error, Key, Kind, State, TaskId, Timestamp};
 pub(super) struct RedisTable(pub(super) Arc<Database>);
 
 impl RedisTable {
-    /// What each shard says to a poll that may have rows of a kind, or of any kind.
+    /// What each shard says to a poll that may have rows of a kind; without one, every shard.
     async fn poll<T: FromRedisValue>(
         &self,
         what: &str,
