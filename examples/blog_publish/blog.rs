@@ -63,7 +63,7 @@ macro_rules! blog {
             use std::sync::Arc;
 
             use delayline::expected::{Check, Expected};
-            use delayline::{Context, Failure, Key, NewTask, Outcome};
+            use delayline::{Answer, Context, Failure, Key, NewTask, Outcome, Scheduled};
             use sqlx::{Pool, QueryBuilder, Row, Transaction};
             use tracing::info;
 
@@ -133,6 +133,10 @@ macro_rules! blog {
                     set(&mut tx, post, "scheduled", Some(time)).await?;
                     let task = NewTask::new(PUBLISH, &post).key(post.to_string()).at(time).replace();
                     let receipt = self.scheduler.schedule_in(self.store.join(&mut tx), task).await?;
+                    if let Scheduled::Running(_) = receipt.answer() {
+                        tx.rollback().await?;
+                        return Err(format!("post {post} is being published, so it was not moved").into());
+                    }
                     tx.commit().await?;
                     self.scheduler.committed(receipt).await;
                     info!(post, %time, "to be published");
@@ -165,6 +169,10 @@ macro_rules! blog {
                     set(&mut tx, post, "draft", None).await?;
                     let target = (PUBLISH, post.to_string());
                     let receipt = self.scheduler.cancel_in(self.store.join(&mut tx), target).await?;
+                    if let Answer::TooLate(_) = receipt.answer() {
+                        tx.rollback().await?;
+                        return Err(format!("post {post} is being published, so it is no draft any more").into());
+                    }
                     tx.commit().await?;
                     let _ = self.scheduler.committed(receipt).await;
                     Ok(())

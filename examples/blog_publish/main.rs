@@ -109,7 +109,7 @@ async fn morning(blog: impl Posts) -> Result<(), Error> {
     blog.publish_at(moved, now.after(seconds(3))).await?;
 
     let draft = blog.write("Half a thought").await?;
-    blog.publish_at(draft, now.after(seconds(2))).await?;
+    blog.publish_at(draft, now.after(seconds(3_600))).await?;
     info!(post = draft, "back to draft");
     blog.back_to_draft(draft).await?;
 

@@ -1,11 +1,10 @@
 //! The book of appointments, and the reminders of each.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use delayline::store::{SqliteStore, Store};
-use delayline::{Context, Failure, NewTask, Outcome, Scheduler, Worker};
+use delayline::{Answer, Context, Failure, NewTask, Outcome, Scheduled, Scheduler, Worker};
 use jiff::{Span, ToSpan, Zoned};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -19,6 +18,9 @@ use crate::pace::Pace;
 const REMIND: &str = "appointment.remind";
 
 pub(crate) const A_DAY: &str = "a day before";
+
+/// How long to wait before looking again.
+const A_MOMENT: Duration = Duration::from_millis(20);
 
 /// How long before an appointment customers are reminded, each under a name of its own.
 fn reminders() -> [(&'static str, Span); 2] {
@@ -55,54 +57,82 @@ impl Book {
     /// Adds an appointment, or moves it: its reminders go with it. A reminder whose time has passed is left out.
     pub(crate) async fn put(&self, appointment: &str, at: &Zoned) -> Result<(), Error> {
         let now = self.store.now().await?;
-        let (mut tasks, mut passed) = (Vec::new(), Vec::new());
+        let (mut planned, mut passed) = (Vec::new(), Vec::new());
         for (name, before) in reminders() {
             let key = key(appointment, name);
             let when = reminder(at, before)?;
-            let due = self.pace.real(&when);
-            if due <= now {
+            if self.pace.real(&when) <= now {
                 info!("{key}: {when} has gone by");
-                passed.push((REMIND, key.clone()).into());
-                self.expected.forget(&key);
-                continue;
+                passed.push(key);
+            } else {
+                info!("{key}: to be told at {when}");
+                planned.push((key, when));
             }
-            info!("{key}: to be told at {when}");
-            tasks.push(
+        }
+        self.schedule(planned).await?;
+        self.cancel(passed).await
+    }
+
+    /// Schedules reminders, or moves them. One that is being sent at this moment cannot be moved, which the answer says: it is
+    /// scheduled anew once it was sent.
+    async fn schedule(&self, mut planned: Vec<(String, Zoned)>) -> Result<(), Error> {
+        loop {
+            let task = |(key, when): &(String, Zoned)| {
+                let due = self.pace.real(when);
                 NewTask::new(REMIND, &when.to_string())
                     .key(key.clone())
                     .at(due)
-                    .replace(),
-            );
-            self.expected.put(key, when);
+                    .replace()
+            };
+            let answers = self.scheduler.schedule_all(planned.iter().map(task)).await?;
+            let mut running = Vec::new();
+            for ((key, when), answer) in planned.into_iter().zip(answers) {
+                match answer {
+                    Scheduled::Running(_) => running.push((key, when)),
+                    Scheduled::Replaced(_) => self.expected.moved(key, when),
+                    Scheduled::New(_) | Scheduled::Existing(_) => self.expected.planned(key, when),
+                }
+            }
+            if running.is_empty() {
+                return Ok(());
+            }
+            planned = running;
+            tokio::time::sleep(A_MOMENT).await;
         }
-        self.scheduler.schedule_all(tasks).await?;
-        self.scheduler.cancel_all(passed).await?;
+    }
+
+    /// Cancels an appointment. No reminder of it is sent once this has returned, but for one that is being sent already.
+    pub(crate) async fn strike(&self, appointment: &str) -> Result<(), Error> {
+        let keys = reminders().map(|(name, _)| key(appointment, name));
+        self.cancel(keys.into()).await?;
+        info!("{appointment}: struck out");
         Ok(())
     }
 
-    /// Cancels an appointment. No reminder of it is sent once this has returned.
-    pub(crate) async fn strike(&self, appointment: &str) -> Result<(), Error> {
-        let keys = reminders().map(|(name, _)| key(appointment, name));
-        let cancels = keys.iter().map(|key| (REMIND, key.as_str()).into());
-        self.scheduler.cancel_all(cancels).await?;
-        for key in &keys {
-            self.expected.forget(key);
+    async fn cancel(&self, keys: Vec<String>) -> Result<(), Error> {
+        let targets = keys.iter().map(|key| (REMIND, key.as_str()).into());
+        let answers = self.scheduler.cancel_all(targets).await?;
+        for (key, answer) in keys.iter().zip(answers) {
+            match answer {
+                Answer::Done(_) => self.expected.cancelled(key),
+                Answer::TooLate(_) => info!("{key}: too late, it is being told"),
+                Answer::Finished(_) | Answer::Conflict(_) | Answer::NotFound => {}
+            }
         }
-        info!("{appointment}: struck out");
         Ok(())
     }
 
     /// Waits until the reminder of this name was sent for an appointment.
     pub(crate) async fn until_told(&self, appointment: &str, name: &str) {
         while self.expected.waits(&key(appointment, name)) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(A_MOMENT).await;
         }
     }
 
     /// Waits until every reminder was sent.
     pub(crate) async fn all_told(&self) {
         while !self.expected.is_complete() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(A_MOMENT).await;
         }
     }
 
@@ -117,7 +147,7 @@ impl Book {
                 info!("{key}: it is {when}");
                 // The times in the row and in the payload were written together.
                 let is_in_time = context.task().due_at == pace.real(&when);
-                expected.told(&key, &when, is_in_time);
+                expected.told(key, when, is_in_time);
                 Ok::<_, Failure>(Outcome::Done)
             }
         };
@@ -141,55 +171,73 @@ impl Working {
     }
 }
 
-/// The reminders to send, to be counted at the end.
+/// The reminders that were planned and those that were sent, to be compared at the end.
 #[derive(Debug, Default)]
-pub(crate) struct Expected(Mutex<Told>);
+pub(crate) struct Expected(Mutex<Reminders>);
 
 #[derive(Debug, Default)]
-struct Told {
-    /// The reminders that were not sent yet.
-    open: BTreeMap<String, Zoned>,
-    count: usize,
+struct Reminders {
+    /// By the answers of the scheduler.
+    planned: Vec<(String, Zoned)>,
+    /// By the handler.
+    told: Vec<(String, Zoned)>,
+    /// Sent at night, or for another time than that of the task.
     wrong: Vec<String>,
 }
 
+impl Reminders {
+    fn waiting(&self) -> impl Iterator<Item = &(String, Zoned)> {
+        self.planned
+            .iter()
+            .filter(|reminder| !self.told.contains(reminder))
+    }
+}
+
 impl Expected {
-    fn put(&self, key: String, when: Zoned) {
-        self.lock().open.insert(key, when);
+    fn planned(&self, key: String, when: Zoned) {
+        self.lock().planned.push((key, when));
     }
 
-    fn forget(&self, key: &str) {
-        self.lock().open.remove(key);
+    fn moved(&self, key: String, when: Zoned) {
+        self.cancelled(&key);
+        self.planned(key, when);
     }
 
-    fn told(&self, key: &str, when: &Zoned, is_in_time: bool) {
-        let mut told = self.lock();
-        let expected = told.open.remove(key);
-        told.count += 1;
-        if expected.as_ref() != Some(when) || is_night(when) || !is_in_time {
-            told.wrong
-                .push(format!("{key} at {when}, and not at {expected:?}"));
+    /// Takes back what was planned last for this key.
+    fn cancelled(&self, key: &str) {
+        let planned = &mut self.lock().planned;
+        let last = planned.iter().rposition(|(of, _)| of == key);
+        last.map(|last| planned.remove(last));
+    }
+
+    fn told(&self, key: String, when: Zoned, is_in_time: bool) {
+        let mut reminders = self.lock();
+        if is_night(&when) || !is_in_time {
+            reminders.wrong.push(format!("{key} at {when}"));
         }
+        reminders.told.push((key, when));
     }
 
     fn waits(&self, key: &str) -> bool {
-        self.lock().open.contains_key(key)
+        self.lock().waiting().any(|(of, _)| of == key)
     }
 
     fn is_complete(&self) -> bool {
-        self.lock().open.is_empty()
+        self.lock().waiting().next().is_none()
     }
 
     /// Counts the sent reminders; an error unless each was sent as planned.
     pub(crate) fn settle(&self) -> Result<usize, Error> {
-        let told = self.lock();
-        match told.wrong.is_empty() && told.open.is_empty() {
-            true => Ok(told.count),
-            false => Err(format!("told wrongly: {:?}; not told: {:?}", told.wrong, told.open).into()),
+        let mut reminders = self.lock();
+        reminders.planned.sort();
+        reminders.told.sort();
+        match reminders.wrong.is_empty() && reminders.planned == reminders.told {
+            true => Ok(reminders.told.len()),
+            false => Err(format!("not as planned: {reminders:?}").into()),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Told> {
+    fn lock(&self) -> MutexGuard<'_, Reminders> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 use tokio::time::timeout;
 
@@ -35,10 +36,31 @@ pub(crate) fn command(example: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs an example to its end.
+/// Runs an example to its end. Where it hangs, the test tells what it wrote until then.
 pub(crate) async fn run(example: &str, arguments: &[&str]) -> Output {
-    let output = command(example, arguments).output();
-    timeout(HANGS_AFTER, output).await.expect("it hangs").unwrap()
+    let mut child = command(example, arguments).spawn().unwrap();
+    let output = tokio::spawn(read(child.stdout.take()));
+    let errors = tokio::spawn(read(child.stderr.take()));
+    let ended = timeout(HANGS_AFTER, child.wait()).await;
+    if ended.is_err() {
+        child.kill().await.unwrap();
+    }
+    let (stdout, stderr) = (output.await.unwrap(), errors.await.unwrap());
+    let Ok(status) = ended else {
+        let [said, complained] = [&stdout, &stderr].map(|bytes| String::from_utf8_lossy(bytes));
+        panic!("{example} hangs:\n{said}\n{complained}");
+    };
+    Output {
+        status: status.unwrap(),
+        stdout,
+        stderr,
+    }
+}
+
+async fn read(pipe: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    pipe.expect("it is piped").read_to_end(&mut bytes).await.unwrap();
+    bytes
 }
 
 /// Runs an example that succeeds without complaints; returns its output.
