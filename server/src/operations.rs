@@ -26,6 +26,7 @@ pub(crate) use self::explained_view::{EntryView, ExplainedView, Standing};
 pub(crate) use self::filter::{Bounds, Filter, KINDS, LEAN, Position};
 pub(crate) use self::forecast::{Forecast, ForecastSpan, SPANS};
 pub(crate) use self::health::{Health, Part};
+pub(crate) use self::jobs::some_failed;
 pub(crate) use self::jobs::{Job, JobState, JobView, Jobs};
 pub(crate) use self::kinds::{KindView, PausedView};
 pub(crate) use self::matching::{Answers, Changed, HELD, Match, state_for};

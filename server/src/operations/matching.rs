@@ -53,6 +53,9 @@ pub(crate) struct Answers {
     pub(crate) conflict: usize,
     /// They were not there any more.
     pub(crate) not_found: usize,
+    /// The store could not change them, or could not say whether it has.
+    #[serde(default)]
+    pub(crate) failed: usize,
 }
 
 impl Answers {
@@ -72,16 +75,18 @@ impl Answers {
         self.finished += more.finished;
         self.conflict += more.conflict;
         self.not_found += more.not_found;
+        self.failed += more.failed;
     }
 
     /// How many were answered how, by the words of the answers.
-    pub(crate) fn named(&self) -> [(&'static str, usize); 5] {
+    pub(crate) fn named(&self) -> [(&'static str, usize); 6] {
         [
             ("done", self.done),
             ("too_late", self.too_late),
             ("finished", self.finished),
             ("conflict", self.conflict),
             ("not_found", self.not_found),
+            ("failed", self.failed),
         ]
     }
 
@@ -125,15 +130,32 @@ impl Operations {
         Ok(answers)
     }
 
-    /// Changes tasks that were found, a hundred in each call of the store.
+    /// Changes tasks that were found, a hundred in each call of the store. One that fails keeps no other from it; where a whole
+    /// call fails, so does all that would follow.
     pub(super) async fn change_found(&self, found: &[Match], action: Action) -> Result<Answers, Error> {
         let mut answers = Answers::default();
         for batch in found.chunks(BATCH) {
             let changes = batch
                 .iter()
                 .map(|task| (task.id.into(), Expect::Due(task.due_at), action));
-            for answer in self.scheduler.change_each(changes).await {
-                answers.count(&answer?);
+            let mut errors = Vec::new();
+            for (task, answer) in batch.iter().zip(self.scheduler.change_each(changes).await) {
+                match answer {
+                    Ok(answer) => answers.count(&answer),
+                    Err(error) => errors.push((task.id, error)),
+                }
+            }
+            answers.failed += errors.len();
+            let is_whole = errors.len() == batch.len();
+            if let Some((task, error)) = errors.into_iter().next() {
+                if is_whole && answers.sum() == batch.len() {
+                    return Err(error);
+                }
+                tracing::warn!(%task, %error, verb = super::name(action), "a change in bulk left tasks out; this is the first");
+                if is_whole {
+                    answers.failed = found.len() - (answers.sum() - answers.failed);
+                    break;
+                }
             }
         }
         Ok(answers)

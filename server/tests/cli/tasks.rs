@@ -186,7 +186,7 @@ async fn all_that_match_are_changed_and_no_others() {
             .count()
     };
     assert_eq!(scheduled(), 30);
-    let answers = |count| json!({"done": count, "too_late": 0, "finished": 0, "conflict": 0, "not_found": 0});
+    let answers = |count| json!({"done": count, "too_late": 0, "finished": 0, "conflict": 0, "not_found": 0, "failed": 0});
     assert_eq!(
         all("cancel", toys),
         json!({"matched": 20, "answers": answers(20)})
@@ -243,7 +243,7 @@ pub(crate) async fn many(tasks: u32) -> (TempDir, String) {
 #[tokio::test]
 async fn more_than_a_thousand_are_changed_part_by_part() {
     let (_folder, file) = &many(2_105).await;
-    let answers = |count| json!({"done": count, "too_late": 0, "finished": 0, "conflict": 0, "not_found": 0});
+    let answers = |count| json!({"done": count, "too_late": 0, "finished": 0, "conflict": 0, "not_found": 0, "failed": 0});
     // Beside it is said that there are more.
     let first = || {
         let list = output(&["tasks", "list", "k", "--limit", "1", "--json", "--store", file]);

@@ -4,7 +4,7 @@ mod behind;
 
 use serde_json::{Value, json};
 
-use crate::server::Server;
+use crate::server::{ANY_PORT, Server};
 
 /// Tasks of a kind, a day after the other from 2099 on, with keys `a0` to `a4` and `b5` to `b9`.
 async fn ten() -> Server {
@@ -35,7 +35,8 @@ pub(crate) async fn schedule_many(server: &Server, kind: &str, count: usize) {
 }
 
 fn came(matched: u32, more: bool, done: u32) -> Value {
-    let answers = json!({"done": done, "too_late": 0, "finished": 0, "conflict": 0, "not_found": 0});
+    let answers =
+        json!({"done": done, "too_late": 0, "finished": 0, "conflict": 0, "not_found": 0, "failed": 0});
     json!({"matched": matched, "more": more, "answers": answers})
 }
 
@@ -70,6 +71,46 @@ async fn all_that_match_are_cancelled_in_parts() {
     assert_eq!(keys(&server, "scheduled").await, "a0 a3 a4");
 }
 
+/// A row that cannot be read, as one that another transaction holds for long, is left out, and told.
+#[tokio::test]
+async fn one_that_fails_keeps_no_other_from_being_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tasks.db");
+    let server = Server::configured(&format!("{ANY_PORT}[store]\nurl = \"{}\"", file.display()));
+    let rows = sqlx::SqlitePool::connect(file.to_str().unwrap()).await.unwrap();
+    for (kind, count) in [("few", 150), ("many", 1_500)] {
+        schedule_many(&server, kind, count).await;
+        let spoil = format!(
+            "UPDATE delayline_tasks SET headers = 'x' WHERE id = (SELECT id FROM delayline_tasks WHERE kind = '{kind}' LIMIT 1)"
+        );
+        sqlx::raw_sql(sqlx::AssertSqlSafe(spoil))
+            .execute(&rows)
+            .await
+            .unwrap();
+    }
+    let cancel = async |kind: &str| {
+        let body = json!({"filter": {"kind": kind}});
+        server.post("/v1/tasks:cancel", body).await.body
+    };
+    let few = cancel("few").await;
+    assert_eq!(
+        (
+            &few["matched"],
+            &few["answers"]["done"],
+            &few["answers"]["failed"]
+        ),
+        (&json!(150), &json!(149), &json!(1))
+    );
+    let job = format!("/v1/bulk/{}", cancel("many").await["id"].as_str().unwrap());
+    let many = server.until(&job, |job| job["state"] != "running").await;
+    assert_eq!(
+        (&many["state"], &many["changed"], &many["answers"]["failed"]),
+        (&json!("failed"), &json!(1_499), &json!(1))
+    );
+    let error = many["error"].as_str().unwrap();
+    assert!(error.starts_with("1 tasks could not be changed"), "{error}");
+}
+
 #[tokio::test]
 async fn all_that_match_are_moved_once() {
     let server = ten().await;
@@ -97,10 +138,7 @@ async fn all_that_match_are_moved_once() {
 
 /// Two dead tasks, with keys `1` and `2` and errors that end so.
 async fn two_dead() -> Server {
-    let server = Server::configured(&format!(
-        "{}[kinds.k]\ndeliver = \"pull\"\n",
-        crate::server::ANY_PORT
-    ));
+    let server = Server::configured(&format!("{}[kinds.k]\ndeliver = \"pull\"\n", ANY_PORT));
     for key in ["1", "2"] {
         server
             .put(

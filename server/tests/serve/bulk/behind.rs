@@ -66,7 +66,8 @@ async fn a_thousand_are_changed_within_the_call_and_some_thousands_behind_it() {
         (&json!("running"), &json!("shift"), &json!("j"))
     );
     let job = ended(&server, &path(&begun)).await;
-    let answers = json!({"done": 3_456, "too_late": 0, "finished": 0, "conflict": 0, "not_found": 0});
+    let answers =
+        json!({"done": 3_456, "too_late": 0, "finished": 0, "conflict": 0, "not_found": 0, "failed": 0});
     assert_eq!(
         (&job["state"], &job["seen"], &job["changed"], &job["answers"]),
         (&json!("done"), &json!(3_456), &json!(3_456), &answers)
@@ -91,7 +92,8 @@ async fn more_than_are_found_at_once_are_moved_once_and_cancelled_to_the_last() 
     let body = json!({"filter": {"kind": "k"}, "by": "+1d"});
     let shifted = server.post("/v1/tasks:shift", body).await;
     let is_of_all = |job: Value| {
-        let answers = json!({"done": 10_500, "too_late": 0, "finished": 0, "conflict": 0, "not_found": 0});
+        let answers =
+            json!({"done": 10_500, "too_late": 0, "finished": 0, "conflict": 0, "not_found": 0, "failed": 0});
         assert_eq!(
             (&job["state"], &job["seen"], &job["answers"]),
             (&json!("done"), &json!(10_500), &answers),

@@ -317,6 +317,10 @@ pub(super) fn labelled(verb: &str, answers: &Answers) -> Vec<(&'static str, Stri
         ("had ended already", answers.finished),
         (conflict, answers.conflict),
         ("were not there any more", answers.not_found),
+        (
+            "could not be changed, or it is not known: the server's log says why",
+            answers.failed,
+        ),
     ];
     let told = all
         .into_iter()
@@ -347,6 +351,7 @@ pub(super) async fn done(
         finished: count("finished"),
         conflict: count("conflict"),
         not_found: count("not_found"),
+        failed: count("failed"),
     };
     let until = fields.one("until").and_then(|until| until.parse().ok());
     let until = until.map(Timestamp::from_millis).filter(|until| *until > now());
