@@ -54,6 +54,12 @@ impl Operations {
     /// `Done` has the new task. `Conflict` has the one that stays as it is: it was not cancelled, or earlier than [`UNDO`] ago,
     /// or a live task has its key by now.
     pub(crate) async fn undo(&self, cancelled: TaskId, new_id: TaskId) -> Result<Answer, Refusal> {
+        // Asked for twice, perhaps when the time for it was over.
+        match self.find(new_id.into()).await {
+            Ok(new) => return Ok(Answer::Done(new)),
+            Err(Refusal::NoTask) => {}
+            Err(refusal) => return Err(refusal),
+        }
         let task = match self.find(cancelled.into()).await {
             Ok(task) => task,
             Err(Refusal::NoTask) => return Ok(Answer::NotFound),
@@ -71,7 +77,7 @@ impl Operations {
         let why = format!("the cancel of {} was undone", task.id);
         match self.scheduler.because(&why).schedule(new).await? {
             Scheduled::New(new) => Ok(Answer::Done(new)),
-            // Asked for twice.
+            // Asked for twice at once.
             Scheduled::Existing(new) if new.id == new_id => Ok(Answer::Done(new)),
             _ => Ok(Answer::Conflict(task)),
         }

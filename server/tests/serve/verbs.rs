@@ -148,6 +148,9 @@ async fn a_verb_that_expects_another_version_changes_nothing() {
     }
     ask("redrive", "\"9\"", json!({})).await.is(412, "conflict");
     let found = server.get("/v1/tasks/k/1").await;
+    // It is of that version, but not dead.
+    let redriven = ask("redrive", found.etag.as_deref().unwrap(), json!({})).await;
+    redriven.is(409, "conflict");
     let moved = ask("shift", found.etag.as_deref().unwrap(), json!({"by": "+1s"})).await;
     assert_eq!(moved.is(200, "done")["version"], 2);
     ask("cancel", "*", json!({})).await.is(200, "done");

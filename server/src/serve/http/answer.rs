@@ -82,14 +82,14 @@ fn parts(scheduled: Scheduled) -> (StatusCode, &'static str, Task) {
     (status, answer, task)
 }
 
-/// What a verb answered. `expected`: the request said which version it must be.
-pub(super) fn changed(caller: &Caller, answer: Answer, expected: bool) -> Response {
+/// What a verb answered. `is_other_version`: a conflict is that of the version which the request named.
+pub(super) fn changed(caller: &Caller, answer: Answer, is_other_version: bool) -> Response {
     let body = Answered::of(caller, &answer);
     let (status, detail) = match answer {
         Answer::Done(task) => return tagged(StatusCode::OK, task.version, body),
         Answer::TooLate(_) => (StatusCode::CONFLICT, "it is too late: a worker has the task"),
         Answer::Finished(_) => (StatusCode::CONFLICT, "the task has ended"),
-        Answer::Conflict(_) if expected => (
+        Answer::Conflict(_) if is_other_version => (
             StatusCode::PRECONDITION_FAILED,
             "the task is not of the version that If-Match names",
         ),

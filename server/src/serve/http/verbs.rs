@@ -110,11 +110,22 @@ async fn done(
         "a verb is done once with If-Match, the ETag of the task before it",
     )?;
     let operations = caller.operations(app).because(reason);
+    let id = match target {
+        Target::Id(id) => Some(id),
+        Target::Key(..) => None,
+    };
     let answer = match deed {
         Deed::Act(action) => operations.change(target, expect, action).await?,
         Deed::Edit(edit) => operations.edit(target, expect, edit).await?,
     };
-    Ok(changed(caller, answer, expect != Expect::Anything))
+    // Else the task is not dead, or the one in the answer has its key.
+    let is_other_version = match (&answer, expect) {
+        (Answer::Conflict(task), Expect::Version(version)) => {
+            task.version != version && id.is_none_or(|id| id == task.id)
+        }
+        _ => false,
+    };
+    Ok(changed(caller, answer, is_other_version))
 }
 
 /// What a verb may be answered with.

@@ -75,6 +75,19 @@ async fn what_cannot_be_undone_any_more_is_said_to_be_so() {
 }
 
 #[tokio::test]
+async fn an_undo_whose_answer_was_lost_is_said_to_be_done_also_later() {
+    let server = standing("");
+    let browser = Browser::new(&server);
+    let id = scheduled(&server).await["id"].as_str().unwrap().to_owned();
+    cancelled(&browser, &id).await.says("/undo");
+    let undo = format!("/tasks/{id}/undo");
+    let undone = browser.post(&undo, &[]).await;
+    turned(&server, json!({"by": "11s"})).await;
+    let again = browser.post(&undo, &[]).await;
+    assert_eq!(again.location(), undone.location());
+}
+
+#[tokio::test]
 async fn an_undo_takes_the_right_to_schedule() {
     let server = Server::configured(&tokens(&[
         ("operator", "\"read\", \"change\""),

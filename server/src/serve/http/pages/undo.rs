@@ -30,7 +30,12 @@ pub(super) async fn undo_many(
 ) -> Result<Response, Problem> {
     let mut answers = Answers::default();
     for id in fields.all("task") {
-        answers.count(&undo(&app, &visitor, id.parse()?).await?);
+        match undo(&app, &visitor, id.parse()?).await {
+            Ok(answer) => answers.count(&answer),
+            // Those that follow have few seconds left.
+            Err(problem) if problem.status().is_server_error() => answers.failed += 1,
+            Err(problem) => return Err(problem),
+        }
     }
     Ok(to_done(&app, "undo", &answers, &[]))
 }
