@@ -19,7 +19,7 @@ use crate::{Context, Error, Failure, Kind, Outcome, Policy, Worker};
 /// | tag | [`tag`](Self::tag) |
 /// | message keys | the task's id, and the task's key if it has no white space |
 /// | user properties | those of [`property`](Self::property), then the task's headers, then these |
-/// | `DELAYLINE_ID` | the task's id: the same for every attempt, so a consumer can drop repeats by it |
+/// | `DELAYLINE_ID` | the task's id: the same for every attempt: a consumer can drop repeats by it and the body |
 /// | `DELAYLINE_KIND` | the task's kind |
 /// | `DELAYLINE_KEY` | the task's key, if it has one |
 /// | `DELAYLINE_ATTEMPT` | which attempt this is, from 1 |

@@ -173,6 +173,7 @@ public final class HttpDelayline implements Delayline {
             return json;
         }
         String problem = status + " to: " + asked + ": " + (isOurs ? Json.text(json, "detail") : json);
-        throw isOurs && status < 500 ? new RejectedException(problem) : new NoAnswerException(problem, null);
+        // 408: the body came too slowly. Nothing was done, and asking again helps.
+        throw isOurs && status < 500 && status != 408 ? new RejectedException(problem) : new NoAnswerException(problem, null);
     }
 }

@@ -1,7 +1,11 @@
 package io.delayline;
 
+import static java.nio.charset.StandardCharsets.UTF_8;
+
+import java.io.ByteArrayOutputStream;
 import java.util.List;
 import java.util.Set;
+import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyContext;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
@@ -11,9 +15,10 @@ import org.apache.rocketmq.common.message.MessageExt;
 /**
  * Drops messages that were handled before, at a consumer of Delayline's messages.
  *
- * <p>Messages come at least once. Those that are copies of one another have the same property {@code DELAYLINE_ID}, whatever
- * {@code DELAYLINE_ATTEMPT} published them, which identifies them; one without it, which did not come by Delayline,
- * is identified by its message id.
+ * <p>Messages come at least once. Copies of one another have the same property {@code DELAYLINE_ID}, whatever
+ * {@code DELAYLINE_ATTEMPT} published them, and the same body. One with another body is no copy: the message was edited after an
+ * attempt of which the broker's answer was lost. One without the property did not come by Delayline, and is identified by its
+ * message id.
  *
  * <pre>{@code
  * consumer.registerMessageListener(new Once(Handled.inMemory(100_000)).listener(message -> cancel(message)));
@@ -45,8 +50,7 @@ public final class Once {
      *     this message then comes again, in case that fails
      */
     public boolean handle(MessageExt message, Handler handler) throws Exception {
-        String id = message.getUserProperty("DELAYLINE_ID");
-        id = id == null ? message.getMsgId() : id;
+        String id = identity(message);
         if (!running.add(id)) {
             throw new IllegalStateException("a copy of it is being handled: " + id);
         }
@@ -64,6 +68,21 @@ public final class Once {
         } finally {
             running.remove(id);
         }
+    }
+
+    /** Returns what copies have in common and no other message has, in up to 36 characters. */
+    private static String identity(MessageExt message) {
+        String id = message.getUserProperty("DELAYLINE_ID");
+        if (id == null) {
+            return message.getMsgId();
+        }
+        ByteArrayOutputStream named = new ByteArrayOutputStream();
+        for (byte[] part : new byte[][] {id.getBytes(UTF_8), message.getBody()}) {
+            if (part != null) {
+                named.write(part, 0, part.length);
+            }
+        }
+        return UUID.nameUUIDFromBytes(named.toByteArray()).toString();
     }
 
     /** Makes a listener that handles each message once, and makes the broker redeliver from the first failed one on. */

@@ -3,8 +3,10 @@ package io.delayline;
 import static java.nio.charset.StandardCharsets.UTF_8;
 
 import java.time.Duration;
+import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
@@ -17,6 +19,8 @@ import org.apache.rocketmq.client.impl.factory.MQClientInstance;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.MessageQueueSelector;
 import org.apache.rocketmq.client.producer.RequestCallback;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.SendStatus;
 import org.apache.rocketmq.client.producer.selector.SelectMessageQueueByHash;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageAccessor;
@@ -62,6 +66,8 @@ public final class RocketMqDelayline implements Delayline {
         thread.setDaemon(true);
         return thread;
     });
+    /** What is asked and not answered. */
+    private final Set<Question> open = ConcurrentHashMap.newKeySet();
     private boolean isOwn;
     private String inbox = "delayline_in";
     private Duration timeout = Duration.ofSeconds(3);
@@ -152,16 +158,24 @@ public final class RocketMqDelayline implements Delayline {
     @Override
     public void tell(Command command) {
         Message message = message(command);
+        SendResult result;
         try {
-            producer.send(message, BY_KEY, queueKey(command));
+            result = producer.send(message, BY_KEY, queueKey(command));
         } catch (Exception failed) {
             throw lost(command, failed);
+        }
+        SendStatus status = result.getSendStatus();
+        // A broker that ends now may have lost what is not on its disk, or not at the slave that it waits for. Without a slave that it
+        // would wait for, it answers SLAVE_NOT_AVAILABLE to all.
+        if (status == SendStatus.FLUSH_DISK_TIMEOUT || status == SendStatus.FLUSH_SLAVE_TIMEOUT) {
+            throw lost(command, new IllegalStateException("the broker answered " + status));
         }
     }
 
     @Override
     public void close() {
         threads.shutdownNow();
+        open.forEach(question -> question.answer.completeExceptionally(lost(question.command, question.failure)));
         if (replies != null) {
             replies.close();
         }
@@ -228,6 +242,8 @@ public final class RocketMqDelayline implements Delayline {
         Question(Command command) {
             this.command = command;
             message = message(command);
+            open.add(this);
+            answer.whenComplete((come, failed) -> open.remove(this));
             if (replies != null) {
                 put(message, "DELAYLINE_REPLY_TOPIC", replies.topic);
                 replies.waiting.put(command.messageId, this::read);

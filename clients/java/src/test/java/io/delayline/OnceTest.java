@@ -1,5 +1,6 @@
 package io.delayline;
 
+import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -52,6 +53,19 @@ class OnceTest {
         bad = "";
         listener.consumeMessage(messages("c", "e"), context);
         assertEquals(Arrays.asList("a", "b", "d", "c", "e"), handled);
+    }
+
+    /** A message whose first publication was not answered, and which was edited meanwhile. */
+    @Test
+    void aMessageWithAnotherBodyIsNoCopy() throws Exception {
+        Once once = new Once(Handled.inMemory(10));
+        List<Boolean> isNew = new ArrayList<>();
+        for (String body : new String[] {"pay 1", "pay 2", "pay 1", "pay 2"}) {
+            MessageExt message = messages("a").get(0);
+            message.setBody(body.getBytes(UTF_8));
+            isNew.add(once.handle(message, this::handle));
+        }
+        assertEquals(Arrays.asList(true, true, false, false), isNew);
     }
 
     /** RocketMQ's client gives a message back that is handled for longer than its consumeTimeout. */
