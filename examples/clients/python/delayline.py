@@ -15,14 +15,18 @@ class Refused(Exception):
 
 
 class Delayline:
-    """One server. A request that fails by `OSError`, as those with the status 503 do, may be repeated."""
+    """One server. A request that fails by `OSError`, as those with a status from 500 on do, may have been carried out or not.
+
+    To cancel, to reschedule to a time (`at`) and to end a claim may be repeated. So may to schedule with a `name` of the caller's
+    choice for the request, which is sent as `Idempotency-Key`. Before another request is repeated, look with `find`.
+    """
 
     def __init__(self, url="http://127.0.0.1:7700", token=None):
         self.url, self.token = url.rstrip("/"), token
 
-    def schedule(self, kind, key, payload=None, **task):
+    def schedule(self, kind, key, payload=None, name=None, **task):
         """With `after="15m"` or `at="2026-12-24T18:00:00Z"`: "new", "existing", "replaced" or "running", and the task."""
-        return self._answer("PUT", self._task(kind, key), {"payload": payload, **task})
+        return self._answer("PUT", self._task(kind, key), {"payload": payload, **task}, name)
 
     def cancel(self, kind, key):
         """"done": it never runs. Else "too_late", "finished" or "not_found"."""
@@ -55,13 +59,15 @@ class Delayline:
     def _task(kind, key):
         return "/v1/tasks/" + "/".join(urllib.parse.quote(name, safe="") for name in (kind, key))
 
-    def _answer(self, method, path, body):
-        _, body = self._request(method, path, body)
+    def _answer(self, method, path, body, name=None):
+        _, body = self._request(method, path, body, name)
         return body["answer"], body.get("task")
 
-    def _request(self, method, path, body=None):
+    def _request(self, method, path, body=None, name=None):
         request = urllib.request.Request(self.url + path, method=method)
         request.add_header("Content-Type", "application/json")
+        if name:
+            request.add_header("Idempotency-Key", name)
         if self.token:
             request.add_header("Authorization", f"Bearer {self.token}")
         data = None if body is None else json.dumps(body).encode()
@@ -70,9 +76,14 @@ class Delayline:
             with urllib.request.urlopen(request, data, timeout=90) as response:
                 return response.status, json.load(response)
         except urllib.error.HTTPError as refused:
-            if refused.code == 503:
+            # Whether it was carried out is not known.
+            if refused.code >= 500:
                 raise
-            problem = json.load(refused)
+            try:
+                problem = json.load(refused)
+            except ValueError:
+                # Of a proxy.
+                problem = {"detail": f"refused with the status {refused.code}"}
             # What a verb answers is no mistake of the caller's; nor is that there is no such task.
             if "answer" in problem or refused.code == 404:
                 return refused.code, problem

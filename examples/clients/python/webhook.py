@@ -10,6 +10,7 @@ import http.server
 import json
 import os
 import sys
+import threading
 import time
 
 TOLERANCE_SECONDS = 300
@@ -36,6 +37,8 @@ class Receiver(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     # A service has them in its database, written in one transaction with what it does.
     done = set()
+    # The same webhook comes again while it is handled if that takes longer than the server waits.
+    one_at_a_time = threading.Lock()
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
@@ -44,9 +47,10 @@ class Receiver(http.server.BaseHTTPRequestHandler):
         # The same for every attempt: an answer can be lost.
         name = self.headers["webhook-id"]
         try:
-            if name not in self.done:
-                remind(json.loads(body))
-            self.done.add(name)
+            with self.one_at_a_time:
+                if name not in self.done:
+                    remind(json.loads(body))
+                self.done.add(name)
         except Exception as failure:
             return self.answer(500, str(failure))
         self.answer(200, "")

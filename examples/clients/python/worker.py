@@ -11,28 +11,31 @@ import time
 from delayline import Delayline
 
 
-def build(report):
-    """The work itself, which may be done twice: a worker can die right after it."""
+def build(report, is_lost):
+    """The work itself, which may be done twice: a worker can die right after it. It stops when the claim is lost."""
     if report.get("impossible"):
         raise ValueError("such a report cannot be built")
-    time.sleep(report.get("seconds", 0))
-    print("built", report["name"], flush=True)
+    if not is_lost.wait(report.get("seconds", 0)):
+        print("built", report["name"], flush=True)
 
 
 @contextlib.contextmanager
 def kept(server, claim, lease):
-    """Extends the claim three times in each lease, as long as the work takes."""
-    over = threading.Event()
+    """Extends the claim three times in each lease, as long as the work takes, and tells when it is another worker's."""
+    over, is_lost = threading.Event(), threading.Event()
 
     def extend():
         while not over.wait(lease / 3):
+            # What fails is tried again by the next.
             with contextlib.suppress(OSError):
-                server.end(claim, "extend", lease=f"{lease}s")
+                if not server.end(claim, "extend", lease=f"{lease}s"):
+                    is_lost.set()
+                    return
 
     keeping = threading.Thread(target=extend, daemon=True)
     keeping.start()
     try:
-        yield
+        yield is_lost
     finally:
         over.set()
         keeping.join()
@@ -41,8 +44,8 @@ def kept(server, claim, lease):
 def work(server, kind, lease):
     for claim, task in server.claim([kind], lease=f"{lease}s"):
         try:
-            with kept(server, claim, lease):
-                build(task["payload"])
+            with kept(server, claim, lease) as is_lost:
+                build(task["payload"], is_lost)
         except Exception as failure:
             held = server.end(claim, "retry", reason=str(failure))
         else:

@@ -133,7 +133,7 @@ async fn what_a_killed_worker_in_go_had_is_done_by_one_in_python() {
 /// The first worker is paused for longer than its lease, and comes back while the second one has the task.
 async fn loses(first: Language, second: Language) {
     let server = Server::start();
-    schedule(&server, json!({"name": "slow", "seconds": 8})).await;
+    schedule(&server, json!({"name": "slow", "seconds": 20})).await;
     let mut paused = Program::worker(&first, &server, "1");
     let task = claimed(&server, 1).await;
     paused.signal("STOP");
@@ -142,8 +142,7 @@ async fn loses(first: Language, second: Language) {
     // It stands still until the first one has said that it has lost, however long that takes.
     second.signal("STOP");
     paused.signal("CONT");
-    // Nothing can keep it from what it has begun; but it can neither end nor extend the claim.
-    assert_eq!(paused.says().await, "built slow");
+    // It can neither end nor extend the claim, and so stops what it has begun.
     let id = task["id"].as_str().unwrap();
     assert_eq!(paused.says().await, format!("lost the claim of {id}"));
     let same = server.get(REPORT).await.body;

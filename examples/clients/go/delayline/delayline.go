@@ -4,6 +4,7 @@ package delayline
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -44,7 +45,8 @@ type Refused struct {
 
 func (r *Refused) Error() string { return r.Detail }
 
-// Client speaks to one server. A request that fails otherwise than by *Refused may be repeated.
+// Client speaks to one server. A request that fails otherwise than by *Refused may have been carried out or not. To cancel and to
+// end a claim may be repeated, and so may to schedule as long as the task is there. After a shift, look with Find first.
 type Client struct {
 	URL   string
 	Token string
@@ -66,6 +68,17 @@ func (c *Client) Schedule(kind, key, after string, payload any) (Answer, error) 
 // Cancel answers done: the task never runs. Else too_late, finished or not_found.
 func (c *Client) Cancel(kind, key string) (Answer, error) {
 	return c.answer(http.MethodPost, task(kind, key)+"/cancel", struct{}{})
+}
+
+// Find gives the task of a kind and key, or nil.
+func (c *Client) Find(kind, key string) (*Task, error) {
+	var found Task
+	err := c.request(http.MethodGet, task(kind, key), nil, &found)
+	var refused *Refused
+	if errors.As(err, &refused) && refused.Status == http.StatusNotFound {
+		return nil, nil
+	}
+	return &found, err
 }
 
 // Shift moves a task by a span such as +10m.
@@ -100,11 +113,13 @@ func (c *Client) answer(method, path string, body any) (answer Answer, err error
 }
 
 func (c *Client) request(method, path string, body, into any) error {
-	sent, err := json.Marshal(body)
-	if err != nil {
-		return err
+	var sent bytes.Buffer
+	if body != nil {
+		if err := json.NewEncoder(&sent).Encode(body); err != nil {
+			return err
+		}
 	}
-	request, err := http.NewRequest(method, c.URL+path, bytes.NewReader(sent))
+	request, err := http.NewRequest(method, c.URL+path, &sent)
 	if err != nil {
 		return err
 	}
@@ -126,12 +141,12 @@ func (c *Client) request(method, path string, body, into any) error {
 	if json.Unmarshal(came.Bytes(), &answered); response.StatusCode < 300 || answered.Answer != "" {
 		return json.Unmarshal(came.Bytes(), into)
 	}
-	if response.StatusCode == http.StatusServiceUnavailable {
-		return fmt.Errorf("the server is not available: %s", response.Status)
+	if response.StatusCode >= 500 {
+		return fmt.Errorf("whether it was carried out is not known: %s", response.Status)
 	}
-	refused := &Refused{}
-	if err := json.Unmarshal(came.Bytes(), refused); err != nil {
-		return fmt.Errorf("%s", response.Status)
-	}
+	// A proxy refuses in words of its own.
+	refused := &Refused{Detail: response.Status}
+	_ = json.Unmarshal(came.Bytes(), refused)
+	refused.Status = response.StatusCode
 	return refused
 }

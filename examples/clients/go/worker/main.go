@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,8 +16,8 @@ import (
 	"delayline.example/clients/delayline"
 )
 
-// build is the work itself, which may be done twice: a worker can die right after it.
-func build(payload json.RawMessage) error {
+// build is the work itself, which may be done twice: a worker can die right after it. It stops when the claim is lost.
+func build(held context.Context, payload json.RawMessage) error {
 	var report struct {
 		Name       string
 		Impossible bool
@@ -28,31 +29,37 @@ func build(payload json.RawMessage) error {
 	if report.Impossible {
 		return errors.New("such a report cannot be built")
 	}
-	time.Sleep(time.Duration(report.Seconds) * time.Second)
-	fmt.Println("built", report.Name)
-	return nil
+	select {
+	case <-held.Done():
+		return held.Err()
+	case <-time.After(time.Duration(report.Seconds) * time.Second):
+		fmt.Println("built", report.Name)
+		return nil
+	}
 }
 
-// keep extends the claim three times in each lease, until over is closed.
-func keep(server *delayline.Client, claim string, lease time.Duration, over <-chan struct{}) {
+// keep extends the claim three times in each lease, until held is over; lost ends it when the claim is another worker's.
+func keep(held context.Context, lost context.CancelFunc, server *delayline.Client, claim string, lease time.Duration) {
 	tick := time.NewTicker(lease / 3)
 	defer tick.Stop()
 	for {
 		select {
-		case <-over:
+		case <-held.Done():
 			return
 		case <-tick.C:
-			// One that fails is tried again by the next.
-			_, _ = server.End(claim, "extend", map[string]string{"lease": lease.String()})
+			// What fails is tried again by the next.
+			if holds, err := server.End(claim, "extend", map[string]string{"lease": lease.String()}); err == nil && !holds {
+				lost()
+			}
 		}
 	}
 }
 
 func work(server *delayline.Client, claim delayline.Claim, lease time.Duration) {
-	over := make(chan struct{})
-	go keep(server, claim.Claim, lease, over)
-	failure := build(claim.Task.Payload)
-	close(over)
+	isHeld, over := context.WithCancel(context.Background())
+	go keep(isHeld, over, server, claim.Claim, lease)
+	failure := build(isHeld, claim.Task.Payload)
+	over()
 	held, err := true, error(nil)
 	if failure != nil {
 		held, err = server.End(claim.Claim, "retry", map[string]string{"reason": failure.Error()})
