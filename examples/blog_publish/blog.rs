@@ -63,7 +63,7 @@ macro_rules! blog {
             use std::sync::Arc;
 
             use delayline::expected::{Check, Expected};
-            use delayline::{Answer, Context, Failure, Key, NewTask, Outcome, Scheduled};
+            use delayline::{Answer, Context, Failure, Key, NewTask, Outcome, Scheduled, State};
             use sqlx::{Pool, QueryBuilder, Row, Transaction};
             use tracing::info;
 
@@ -155,13 +155,7 @@ macro_rules! blog {
 
                 async fn publish_now(&self, post: i64) -> Result<(), Error> {
                     let now = self.now().await?;
-                    let mut tx = self.begin().await?;
-                    set(&mut tx, post, "scheduled", Some(now)).await?;
-                    let target = (PUBLISH, post.to_string());
-                    let receipt = self.scheduler.run_now_in(self.store.join(&mut tx), target).await?;
-                    tx.commit().await?;
-                    let _ = self.scheduler.committed(receipt).await;
-                    Ok(())
+                    self.publish_at(post, now).await
                 }
 
                 async fn back_to_draft(&self, post: i64) -> Result<(), Error> {
@@ -169,9 +163,14 @@ macro_rules! blog {
                     set(&mut tx, post, "draft", None).await?;
                     let target = (PUBLISH, post.to_string());
                     let receipt = self.scheduler.cancel_in(self.store.join(&mut tx), target).await?;
-                    if let Answer::TooLate(_) = receipt.answer() {
+                    let is_out = match receipt.answer() {
+                        Answer::TooLate(_) => true,
+                        Answer::Finished(task) => task.state == State::Done,
+                        Answer::Done(_) | Answer::Conflict(_) | Answer::NotFound => false,
+                    };
+                    if is_out {
                         tx.rollback().await?;
-                        return Err(format!("post {post} is being published, so it is no draft any more").into());
+                        return Err(format!("post {post} is out, or at this moment").into());
                     }
                     tx.commit().await?;
                     let _ = self.scheduler.committed(receipt).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayline::store::{Expect, Store};
-use delayline::{Answer, Context, Failure, NewTask, Outcome, Scheduler, Shift, Task, Worker};
+use delayline::{Answer, Context, Failure, NewTask, Outcome, Scheduled, Scheduler, Shift, Task, Worker};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tracing::info;
@@ -45,12 +45,19 @@ impl Game {
         &self.ledger
     }
 
-    /// Gives a pet its food: it is hungry in 4 hours from now, whatever was planned before.
+    /// Gives a pet its food: it is hungry in 4 hours from now, whatever was planned before. If it is getting hungry at this
+    /// moment, it eats right after.
     pub(crate) async fn feed(&self, pet: Pet<'_>) -> Result<(), Error> {
-        let in_four_hours = NewTask::new(HUNGRY, &pet).key(key(pet)).after(4 * self.hour);
-        let scheduled = self.scheduler.schedule(in_four_hours.replace()).await?;
-        self.ledger.fed(scheduled.task());
-        Ok(())
+        loop {
+            let in_four_hours = NewTask::new(HUNGRY, &pet).key(key(pet)).after(4 * self.hour);
+            match self.scheduler.schedule(in_four_hours.replace()).await? {
+                Scheduled::New(task) | Scheduled::Existing(task) | Scheduled::Replaced(task) => {
+                    self.ledger.fed(&task);
+                    return Ok(());
+                }
+                Scheduled::Running(_) => tokio::time::sleep(self.hour / 20).await,
+            }
+        }
     }
 
     /// Throws a card: the pet is hungry 2 hours sooner. If it is hungry already, the card comes back.

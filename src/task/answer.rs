@@ -35,8 +35,8 @@ pub enum Scheduled {
     Existing(Task),
     /// The task was there already, and has taken the new time and payload.
     Replaced(Task),
-    /// A [`replace`](crate::NewTask::replace) found the task running right now, and left it unchanged: the new time and payload
-    /// were not taken, and nothing will happen at that time.
+    /// The task of this kind and key is running right now, and is unchanged, with [`replace`](crate::NewTask::replace) or without:
+    /// the new time and payload were not taken, and nothing will happen at that time.
     Running(Task),
 }
 

@@ -112,8 +112,8 @@ impl NewTask {
 
     /// Replaces: if a task is already scheduled under the same kind and key, it takes this one's time and payload.
     ///
-    /// A task that is running is not changed, and nothing was scheduled then: the answer is
-    /// [`Scheduled::Running`](crate::Scheduled::Running), and the caller schedules once more when that attempt is over.
+    /// A task that is running is not changed: the answer is [`Scheduled::Running`](crate::Scheduled::Running), nothing was
+    /// scheduled, and the caller schedules once more when that attempt is over.
     #[must_use]
     pub fn replace(mut self) -> Self {
         self.replace = true;
