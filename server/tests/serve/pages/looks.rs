@@ -1,5 +1,7 @@
 //! How pages look: at any width, in light and dark, and with texts that want to be more than texts.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::PAGES;
@@ -25,9 +27,30 @@ pub(crate) async fn can_be_read(browser: &Chromium, axe: &str, path: &str, (sche
     let more = "const it = document.documentElement; return it.scrollWidth - it.clientWidth";
     let more = browser.run(more).await;
     assert_eq!(more, 0, "{path} has to be scrolled to the side at {width}");
+    has_no_faults(browser, axe, &format!("{path} in {scheme}")).await;
+}
+
+/// Fails if something keeps people from using what is shown.
+async fn has_no_faults(browser: &Chromium, axe: &str, what: &str) {
     browser.run(axe).await;
     let faults = browser.run_async(FAULTS).await;
-    assert_eq!(faults, json!([]), "{path} in {scheme}");
+    assert_eq!(faults, json!([]), "{what}");
+}
+
+#[tokio::test]
+async fn a_page_whose_server_is_away_can_be_read() {
+    let server = Server::start();
+    let (browser, axe) = (Chromium::new(&server).await, axe().await);
+    browser.go("/").await;
+    drop(server);
+    let is_away = "return document.getElementById('live').classList.contains('away')";
+    while browser.run(is_away).await != json!(true) {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    for (scheme, _) in VIEWS {
+        browser.prefer(scheme).await;
+        has_no_faults(&browser, &axe, scheme).await;
+    }
 }
 
 #[tokio::test]
