@@ -11,9 +11,7 @@ async fn delays_count_from_the_servers_clock_and_no_time_of_the_client_is_sent()
     let millis = |(seconds, micros): (u64, u64)| seconds * 1_000 + micros / 1_000;
 
     let before = millis(ask(&server, &["TIME"]));
-    safely(backend.send(&[departure(1, Duration::from_micros(60_000_100))]))
-        .await
-        .unwrap();
+    send_until_taken(&backend, &[departure(1, Duration::from_micros(60_000_100))]).await;
     let after = millis(ask(&server, &["TIME"]));
 
     let [(kept, score)]: [(Vec<u8>, u64); 1] =
@@ -40,9 +38,7 @@ async fn what_a_dead_receiver_held_comes_to_another_when_the_lease_has_ended_and
     let server = RedisServer::start();
     let lease = Duration::from_millis(500);
     let dead = builder(&server).lease(lease).build().unwrap();
-    safely(dead.send(&[departure(1, Duration::ZERO), departure(2, HOUR)]))
-        .await
-        .unwrap();
+    send_until_taken(&dead, &[departure(1, Duration::ZERO), departure(2, HOUR)]).await;
     assert_eq!(wakes(&safely(dead.receive(10)).await.unwrap()), [wake(1)]);
     let (_, lease_end): (Vec<u8>, u64) = ask::<Vec<_>>(&server, &["ZRANGE", LEASED, "0", "0", "WITHSCORES"])
         .pop()
@@ -62,7 +58,7 @@ async fn a_lease_that_began_while_a_receiver_slept_ends_for_it_too() {
         .lease(Duration::from_millis(300))
         .build()
         .unwrap();
-    safely(backend.send(&[departure(2, HOUR)])).await.unwrap();
+    send_until_taken(&backend, &[departure(2, HOUR)]).await;
     let receiving = tokio::spawn(async move { backend.receive(10).await });
     until_listening(&server, 1).await;
     let (seconds, _): (u64, u64) = ask(&server, &["TIME"]);
@@ -101,7 +97,7 @@ async fn under_load_each_wake_up_is_handed_to_one_receiver() {
             .iter()
             .map(|&number| departure(number, Duration::from_millis(number % 400)))
             .collect();
-        safely(sender.send(&batch)).await.unwrap();
+        send_until_taken(&sender, &batch).await;
     }
     let mut seen = BTreeSet::new();
     while seen.len() < numbers.len() {
@@ -125,7 +121,7 @@ async fn an_earlier_wake_up_wakes_a_sleeping_receiver_of_another_process_at_once
     let server = RedisServer::start();
     let sender = backend(&server);
     let receiver = Arc::new(backend(&server));
-    safely(sender.send(&[departure(0, HOUR)])).await.unwrap();
+    send_until_taken(&sender, &[departure(0, HOUR)]).await;
     // If they were found only by periodic polls, all together would take longer than a test may.
     safely(async {
         for number in 1..=20 {
@@ -134,10 +130,7 @@ async fn an_earlier_wake_up_wakes_a_sleeping_receiver_of_another_process_at_once
                 async move { receiver.receive(10).await.unwrap() }
             });
             until_listening(&server, 1).await;
-            sender
-                .send(&[departure(number, Duration::from_millis(5))])
-                .await
-                .unwrap();
+            send_until_taken(&sender, &[departure(number, Duration::from_millis(5))]).await;
             let arrivals = receiving.await.unwrap();
             assert_eq!(wakes(&arrivals), [wake(number)]);
             receiver.acknowledge(arrivals).await;
@@ -151,7 +144,7 @@ async fn waiting_costs_the_server_next_to_nothing() {
     let server = RedisServer::start();
     let backend = Arc::new(backend(&server));
     let batch: Vec<_> = (0..10_000).map(|number| departure(number, HOUR)).collect();
-    safely(backend.send(&batch)).await.unwrap();
+    send_until_taken(&backend, &batch).await;
     let receiving = tokio::spawn({
         let backend = backend.clone();
         async move { backend.receive(10).await }
@@ -179,7 +172,7 @@ async fn what_was_acknowledged_never_comes_again() {
     let batch: Vec<_> = (0..1_200)
         .map(|number| departure(number, Duration::ZERO))
         .collect();
-    safely(backend.send(&batch)).await.unwrap();
+    send_until_taken(&backend, &batch).await;
     let mut seen = BTreeSet::new();
     while seen.len() < batch.len() {
         let arrivals = safely(backend.receive(10_000)).await.unwrap();
@@ -187,9 +180,7 @@ async fn what_was_acknowledged_never_comes_again() {
         safely(backend.acknowledge(arrivals)).await;
     }
     // Many leases later.
-    safely(backend.send(&[departure(5_000, Duration::from_secs(1))]))
-        .await
-        .unwrap();
+    send_until_taken(&backend, &[departure(5_000, Duration::from_secs(1))]).await;
     assert_eq!(
         wakes(&safely(backend.receive(10_000)).await.unwrap()),
         [wake(5_000)]

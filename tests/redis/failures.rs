@@ -11,9 +11,11 @@ async fn after_flushall_and_script_flush_what_is_sent_arrives() {
     let server = RedisServer::start();
     let sender = backend(&server);
     let receiver = Arc::new(backend(&server));
-    safely(sender.send(&[departure(1, Duration::from_millis(700)), departure(2, HOUR)]))
-        .await
-        .unwrap();
+    send_until_taken(
+        &sender,
+        &[departure(1, Duration::from_millis(700)), departure(2, HOUR)],
+    )
+    .await;
     for number in 3..8 {
         let receiving = tokio::spawn({
             let receiver = receiver.clone();
@@ -22,9 +24,7 @@ async fn after_flushall_and_script_flush_what_is_sent_arrives() {
         until_listening(&server, 1).await;
         let () = ask(&server, &["FLUSHALL"]);
         let () = ask(&server, &["SCRIPT", "FLUSH"]);
-        safely(sender.send(&[departure(number, Duration::from_millis(5))]))
-            .await
-            .unwrap();
+        send_until_taken(&sender, &[departure(number, Duration::from_millis(5))]).await;
         assert_eq!(wakes(&safely(receiving).await.unwrap()), [wake(number)]);
     }
 }
@@ -34,7 +34,7 @@ async fn while_the_server_is_down_sending_fails_and_receiving_waits() {
     let mut server = RedisServer::start();
     let sender = backend(&server);
     let receiver = backend(&server);
-    safely(sender.send(&[departure(1, HOUR)])).await.unwrap();
+    send_until_taken(&sender, &[departure(1, HOUR)]).await;
     let receiving = tokio::spawn(async move {
         let mut received = Vec::new();
         while received.len() < 2 {
@@ -59,7 +59,7 @@ async fn while_the_server_is_down_sending_fails_and_receiving_waits() {
 
     server.restart();
     // The first call after the loss succeeds: it is not answered with an old failure.
-    safely(sender.send(&batch)).await.unwrap();
+    send_at_once(&sender, &batch).await;
     safely(sender.health()).await.unwrap();
     assert_eq!(safely(receiving).await.unwrap(), [wake(2), wake(3)]);
 }
@@ -68,10 +68,10 @@ async fn while_the_server_is_down_sending_fails_and_receiving_waits() {
 async fn a_server_that_was_restarted_in_between_is_not_noticed_by_senders() {
     let mut server = RedisServer::start();
     let backend = backend(&server);
-    safely(backend.send(&[departure(1, HOUR)])).await.unwrap();
+    send_until_taken(&backend, &[departure(1, HOUR)]).await;
     server.kill();
     server.restart();
-    safely(backend.send(&[departure(2, HOUR)])).await.unwrap();
+    send_at_once(&backend, &[departure(2, HOUR)]).await;
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn a_server_that_hangs_fails_senders_and_is_used_again_when_it_answers() {
     assert!(error.cause.is_transient(), "{error}");
     assert!(safely(backend.health()).await.unwrap_err().is_transient());
     server.signal("CONT");
-    safely(backend.send(&[departure(2, HOUR)])).await.unwrap();
+    send_until_taken(&backend, &[departure(2, HOUR)]).await;
 }
 
 #[tokio::test]
@@ -102,9 +102,7 @@ async fn a_server_that_is_down_at_first_is_found_later() {
             .is_err()
     );
     server.restart();
-    safely(backend.send(&[departure(1, Duration::ZERO)]))
-        .await
-        .unwrap();
+    send_until_taken(&backend, &[departure(1, Duration::ZERO)]).await;
     assert_eq!(wakes(&safely(receiving).await.unwrap().unwrap()), [wake(1)]);
 }
 
@@ -112,9 +110,7 @@ async fn a_server_that_is_down_at_first_is_found_later() {
 async fn a_full_server_refuses_new_wake_ups_for_now_and_hands_out_those_it_has() {
     let server = RedisServer::start();
     let backend = backend(&server);
-    safely(backend.send(&[departure(1, Duration::ZERO)]))
-        .await
-        .unwrap();
+    send_until_taken(&backend, &[departure(1, Duration::ZERO)]).await;
     let () = ask(&server, &["CONFIG", "SET", "maxmemory", "1"]);
     let error = safely(backend.send(&[departure(2, Duration::ZERO)]))
         .await
@@ -127,7 +123,7 @@ async fn a_full_server_refuses_new_wake_ups_for_now_and_hands_out_those_it_has()
 async fn a_backend_that_only_sends_does_not_listen_and_one_that_is_closed_is_gone() {
     let server = RedisServer::start();
     let backend = Arc::new(backend(&server));
-    safely(backend.send(&[departure(1, HOUR)])).await.unwrap();
+    send_until_taken(&backend, &[departure(1, HOUR)]).await;
     let connections = |backends: usize| {
         move |clients: &String| clients.lines().count() == backends + 1 // and the test's own
     };
@@ -160,9 +156,7 @@ async fn a_backend_that_only_sends_does_not_listen_and_one_that_is_closed_is_gon
 async fn a_backend_that_is_closed_before_it_received_does_not_start_to() {
     let server = RedisServer::start();
     let backend = backend(&server);
-    safely(backend.send(&[departure(1, Duration::ZERO)]))
-        .await
-        .unwrap();
+    send_until_taken(&backend, &[departure(1, Duration::ZERO)]).await;
     safely(backend.close()).await.unwrap();
     assert!(safely(backend.receive(10)).await.is_err());
 }
@@ -171,9 +165,7 @@ async fn a_backend_that_is_closed_before_it_received_does_not_start_to() {
 async fn a_dropped_backend_lets_go_of_its_connections() {
     let server = RedisServer::start();
     let backend = backend(&server);
-    safely(backend.send(&[departure(1, Duration::ZERO)]))
-        .await
-        .unwrap();
+    send_until_taken(&backend, &[departure(1, Duration::ZERO)]).await;
     safely(backend.receive(1)).await.unwrap();
     drop(backend);
     until(&server, &["CLIENT", "LIST"], |clients: &String| {
@@ -216,7 +208,7 @@ async fn a_connection_that_leads_to_nowhere_is_replaced() {
     let server = RedisServer::start();
     let relay = Relay::start(&server).await;
     let backend = Arc::new(RedisBackend::new(&relay.url).unwrap());
-    safely(backend.send(&[departure(1, HOUR)])).await.unwrap();
+    send_until_taken(&backend, &[departure(1, HOUR)]).await;
     let receiving = tokio::spawn({
         let backend = backend.clone();
         async move { backend.receive(10).await.unwrap() }
@@ -225,9 +217,7 @@ async fn a_connection_that_leads_to_nowhere_is_replaced() {
     relay.cut.send(true).unwrap();
     let error = safely(backend.send(&[departure(2, HOUR)])).await.unwrap_err();
     assert!(error.cause.is_transient(), "{error}");
-    safely(backend.send(&[departure(3, Duration::ZERO)]))
-        .await
-        .unwrap();
+    send_until_taken(&backend, &[departure(3, Duration::ZERO)]).await;
     // Found when the receiver polls by itself, without a message.
     assert_eq!(wakes(&safely(receiving).await.unwrap()), [wake(3)]);
 }

@@ -78,9 +78,7 @@ async fn a_certificate_is_shown_to_a_server_that_asks_for_it() {
     let (certificate, key) = server.client_certificate();
     let url = format!("{url}&cert={}&key={}", certificate.display(), key.display());
     let backend = RedisBackend::builder(&url).prefix(PREFIX).build().unwrap();
-    safely(backend.send(&[departure(1, Duration::ZERO)]))
-        .await
-        .unwrap();
+    send_until_taken(&backend, &[departure(1, Duration::ZERO)]).await;
     assert_eq!(wakes(&safely(backend.receive(1)).await.unwrap()), [wake(1)]);
 }
 
@@ -113,20 +111,14 @@ async fn use_all(backend: &Arc<RedisBackend>, spoil: impl FnOnce()) {
         let backend = backend.clone();
         async move { backend.receive(10).await }
     });
-    safely(backend.send(&[departure(1, HOUR), departure(2, HOUR)]))
-        .await
-        .unwrap();
+    send_until_taken(&backend, &[departure(1, HOUR), departure(2, HOUR)]).await;
     safely(backend.remove(&[wake(1)])).await.unwrap();
-    safely(backend.send(&[departure(3, Duration::ZERO)]))
-        .await
-        .unwrap();
+    send_until_taken(&backend, &[departure(3, Duration::ZERO)]).await;
     let arrivals = safely(receiving).await.unwrap().unwrap();
     assert_eq!(wakes(&arrivals), [wake(3)]);
     safely(backend.acknowledge(arrivals)).await;
     spoil();
-    safely(backend.send(&[departure(4, Duration::from_millis(5))]))
-        .await
-        .unwrap();
+    send_until_taken(&backend, &[departure(4, Duration::from_millis(5))]).await;
     assert_eq!(wakes(&safely(backend.receive(10)).await.unwrap()), [wake(4)]);
     safely(async {
         while backend.foreign() == 0 {
@@ -210,10 +202,10 @@ async fn in_a_cluster_a_user_needs_these_commands_and_no_others() {
     .await;
     // Of a slot that is on its way each key is asked for at its new master first.
     let backend = builder.build().unwrap();
-    safely(backend.send(&[departure(5, HOUR)])).await.unwrap();
+    send_until_taken(&backend, &[departure(5, HOUR)]).await;
     let migration = cluster.begin_migration(slot, (master + 1) % 3);
     migration.move_keys();
-    safely(backend.send(&[departure(6, HOUR)])).await.unwrap();
+    send_until_taken(&backend, &[departure(6, HOUR)]).await;
     migration.finish();
     assert_just_enough(
         CLUSTERED,
