@@ -14,6 +14,7 @@ mod rows;
 mod way;
 mod world;
 
+use std::io::Write;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
@@ -38,7 +39,9 @@ async fn the_gateway_and_bulk_changes_keep_what_they_answer() {
     let span = Duration::from_secs(setting("DELAYLINE_NEMESIS_SECONDS").unwrap_or(SECONDS));
     let seed = setting("DELAYLINE_NEMESIS_SEED").unwrap_or_else(|| fastrand::u64(..));
     let kept = Kept::by(seed).await;
-    println!("{span:?} of faults over {kept}; again by DELAYLINE_NEMESIS_SEED={seed}");
+    tell(&format!(
+        "{span:?} of faults over {kept}; again by DELAYLINE_NEMESIS_SEED={seed}"
+    ));
     let name = fresh("shop");
     let mut world = World::start(&kept, &name);
     let producer = Producer::open(world.nameserver(), &name).await;
@@ -85,9 +88,12 @@ async fn happen(world: &mut World<'_>, plan: Vec<Planned>) {
         world.apply(fault, begins).await;
         put_off = put_off.max(began.elapsed() - at);
         let what = if begins { "begins" } else { "ends" };
-        println!(
-            "{when:7.1?} {what} {fault:?}, which took {:.1?}",
-            began.elapsed() - when
-        );
+        let took = began.elapsed() - when;
+        tell(&format!("{when:7.1?} {what} {fault:?}, which took {took:.1?}"));
     }
+}
+
+/// Writes past what the test runner keeps until a test has ended, so that a run that is stopped has told its seed, too.
+fn tell(what: &str) {
+    writeln!(std::io::stderr(), "{what}").unwrap();
 }
