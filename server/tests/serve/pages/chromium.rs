@@ -151,6 +151,18 @@ impl Chromium {
         active.send_keys(keys).await.unwrap();
     }
 
+    /// Waits until the page has put the focus on the field of this id, which it does some time after it is shown.
+    pub(super) async fn until_focused(&self, id: &str) {
+        while self.run("return document.activeElement.id").await != json!(id) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    pub(super) async fn sign_in(&self, token: &str) {
+        self.until_focused("token").await;
+        self.type_keys(token + Key::Enter).await;
+    }
+
     /// Goes on by the tabulator until the focus is on what a condition says of `it`; it must be seen where the focus is.
     pub(super) async fn tab_to(&self, condition: &str) {
         for _ in 0..60 {

@@ -52,6 +52,7 @@ async fn an_order_is_found_moved_and_cancelled_by_the_keyboard_alone() {
     browser.says("edited by api:anybody").await;
     let shown = browser.run(form).await;
     assert_eq!(shown[0], "\"first\"");
+    browser.until_focused("text").await;
     browser.type_keys(Key::Control + "a").await;
     browser.type_keys("[\"mine\"]").await;
     edit("second").await;
@@ -66,6 +67,7 @@ async fn an_order_is_found_moved_and_cancelled_by_the_keyboard_alone() {
             order().await["id"].as_str().unwrap()
         ))
         .await;
+    browser.until_focused("text").await;
     browser.type_keys(Key::Control + "a").await;
     browser.type_keys("[\"mine\"]").await;
     browser.tab_to("it.innerText === 'Save'").await;

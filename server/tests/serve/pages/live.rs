@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::json;
-use thirtyfour::Key;
 
 use super::PAGES;
 use super::chromium::Chromium;
@@ -24,8 +23,7 @@ async fn rows_change_in_place_and_what_is_typed_chosen_focused_and_scrolled_to_s
     }
     let browser = Chromium::new(&server).await;
     browser.go("/tasks?kind=k").await;
-    browser.says("Token").await;
-    browser.type_keys("operator" + Key::Enter).await;
+    browser.sign_in("operator").await;
     browser.says("key-00").await;
     browser.says("Live").await;
     browser.click("tbody tr:nth-child(30) input").await;
@@ -63,8 +61,7 @@ async fn a_page_says_that_its_session_has_ended() {
     let server = Server::configured(&tokens(&[("operator", "\"read\"")]));
     let browser = Chromium::new(&server).await;
     browser.go("/tasks").await;
-    browser.says("Token").await;
-    browser.type_keys("operator" + Key::Enter).await;
+    browser.sign_in("operator").await;
     browser.says("Live").await;
     server.reload(&tokens(&[("reader", "\"read\"")])).await;
     let title = "return document.getElementById('live').title";
@@ -148,7 +145,7 @@ async fn a_visitor_who_is_signed_in_and_follows_a_link_from_elsewhere_does_not_s
     let server = Server::configured(&tokens(&[("operator", "\"read\"")]));
     let browser = Chromium::new(&server).await;
     browser.go("/").await;
-    browser.type_keys("operator" + Key::Enter).await;
+    browser.sign_in("operator").await;
     browser.says("Nothing is late.").await;
     // To a browser that is another site.
     let elsewhere = server.url.replace("127.0.0.1", "localhost");
