@@ -109,7 +109,7 @@ impl Operations {
         self.reach(kind)
     }
 
-    /// Finds a task: by key the live one, else the one that was live last.
+    /// Finds a task: by key the live one, else the one that was made last.
     pub(crate) async fn find(&self, target: Target) -> Result<Task, Refusal> {
         self.reach_target(&target)?;
         let task = self.scheduler.find(target).await?;

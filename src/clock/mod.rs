@@ -1,4 +1,4 @@
-//! The one door through which time, chance and concurrency enter.
+//! Gives time, random numbers and spawned tasks to the whole crate, so that tests can turn all three.
 
 pub(crate) mod background;
 pub(crate) mod backoff;

@@ -22,9 +22,9 @@ use crate::task::timestamp::duration;
 ///
 /// Whatever goes by its clock sleeps until it is turned, and not until real time has passed. So a test turns it to the next
 /// moment at which something is due ([`MemoryStore::next_look`](crate::store::MemoryStore::next_look)), waits until all that
-/// follows has [`settled`](Self::settled), and turns it on. Only the store in memory goes by a clock of its caller's. Let
-/// the worker sweep every millisecond ([`Worker::sweep_every`](crate::Worker::sweep_every)): then it sweeps once whenever the
-/// clock was turned, and never while it stands.
+/// follows has [`settled`](Self::settled), and turns it on. Of the stores, those in memory and of SQLite go by such a
+/// clock. Let the worker sweep every millisecond ([`Worker::sweep_every`](crate::Worker::sweep_every)): then it sweeps once
+/// whenever the clock was turned, and never while it stands.
 ///
 /// ```
 /// use std::time::Duration;
@@ -107,7 +107,7 @@ impl TestClock {
         self.turned.settled().await;
     }
 
-    /// The same future, which is waited for as well whenever it has something to do.
+    /// Wraps a future so that [`settled`](Self::settled) also waits for it whenever it has something to do.
     pub fn watch<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
         Watched::new(&self.turned, future)
     }

@@ -41,7 +41,7 @@ pub struct Entry {
     pub wake: Option<Leg>,
 }
 
-/// A way that a wake-up takes to the next look at its task.
+/// A hop on the way of a wake-up: which backend holds it, at which level, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leg {

@@ -1,4 +1,4 @@
-//! Shared parts of everything that uses Redis: addresses, scripts and how they are called, and the meaning of failures.
+//! Speaks to Redis: addresses ([`Node`]), scripts and how they are called, and the meaning of failures.
 
 mod address;
 mod call;

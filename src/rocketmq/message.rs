@@ -41,7 +41,8 @@ pub struct Message {
 }
 
 impl Message {
-    /// Makes a message of 1 byte to 4 MiB, for this topic.
+    /// Makes a message for this topic. Its body has 1 byte at least, and at the most as many as brokers take, which is
+    /// checked when it is published ([`max_message_size`](super::RocketMqOptions::max_message_size), 4 MiB by default).
     pub fn new(topic: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
         Self {
             topic: topic.into(),

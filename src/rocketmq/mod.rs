@@ -1,5 +1,5 @@
-//! Shared parts of everything that uses RocketMQ: how to connect, the client's runtime, requests to brokers, and the
-//! meaning of their refusals.
+//! Speaks to RocketMQ: reads messages ([`Inbox`]), publishes them ([`Publisher`]), looks at clusters ([`Survey`]), and says
+//! how to connect ([`RocketMqOptions`]).
 
 mod absence;
 mod admin;

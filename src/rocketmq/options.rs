@@ -17,9 +17,8 @@ const LARGEST_MESSAGE: usize = 16 << 20;
 /// Characters that are in no host's name: an address with one is meant for something else, and may hold a password.
 const NO_HOST: [char; 4] = ['@', '/', '=', ' '];
 
-/// The nameservers, and how to use them: for
-/// [`RocketMqBackend::connect`](crate::backend::RocketMqBackend::connect) and
-/// [`RocketMqTimers::connect`](crate::backend::RocketMqTimers::connect).
+/// The nameservers, and how to use them: for all that connects to RocketMQ, such as
+/// [`RocketMqBackend::connect`](crate::backend::RocketMqBackend::connect) and [`Forward::connect`](crate::Forward::connect).
 ///
 /// A plain `"HOST:PORT"` is enough where the defaults fit.
 #[derive(Clone, Debug)]

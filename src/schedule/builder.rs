@@ -89,10 +89,10 @@ impl SchedulerBuilder {
         self
     }
 
-    /// What is noted, in the row of each task, of what happens to it through this scheduler and the workers beside it: what
-    /// [`Scheduler::explain`] tells. Default: nothing, which costs nothing.
+    /// Sets which events of a task this scheduler and its workers record in its row, for [`Scheduler::explain`] to show.
+    /// Default: none, which costs nothing.
     ///
-    /// To be said in every process alike; what another does not note is missing, and nothing else goes wrong.
+    /// Set it alike in every process: what another one does not record is missing, and nothing else goes wrong.
     #[must_use]
     pub fn history(mut self, history: History) -> Self {
         self.history = history;

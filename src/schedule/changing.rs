@@ -9,8 +9,8 @@ use crate::store::{Action, Change, Expect, Target, Verb, When};
 use crate::{Answer, Error, Kind};
 
 impl Scheduler {
-    /// Changes many tasks in few statements, each if it is as its `Expect` says (otherwise `Conflict`); with an answer for
-    /// each, in the order given: one that cannot be used or written keeps no other from it.
+    /// Changes many tasks in few statements, each if it is as its `Expect` says (else `Conflict`, unless its state answers
+    /// first); with an answer for each, in the order given: one that cannot be used or written keeps no other from it.
     ///
     /// ```
     /// use delayline::store::{Action, Expect, MemoryStore, Page};

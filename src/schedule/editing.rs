@@ -21,7 +21,7 @@ impl Scheduler {
         self.edit_if(target, Expect::Anything, edit).await
     }
 
-    /// As [`edit`](Self::edit), if the task is as `expect` says; otherwise `Conflict`.
+    /// As [`edit`](Self::edit), if the task is as `expect` says; else `Conflict`, unless its state answers first.
     pub async fn edit_if(
         &self,
         target: impl Into<Target>,

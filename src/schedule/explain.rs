@@ -11,7 +11,7 @@ const TRIES: usize = 3;
 
 impl Scheduler {
     /// Where a task stands, what has happened to it, where its wake-up is, and what comes next; by key of the live task,
-    /// else of the one that was live last. Nothing if there is none.
+    /// else of the one that was made last. Nothing if there is none.
     ///
     /// What has happened, and where the wake-up is, is known as far as it was [noted](crate::SchedulerBuilder::history).
     /// What comes next is as this scheduler would send it: to be asked of one that has the backends of those that do.
@@ -97,7 +97,7 @@ impl Scheduler {
     }
 
     /// A task and what was [noted](crate::SchedulerBuilder::history) of it until then, the oldest first; by key of the live
-    /// task, else of the one that was live last. Nothing if there is none.
+    /// task, else of the one that was made last. Nothing if there is none.
     ///
     /// [`explain`](Self::explain) tells more, and asks the store for more.
     pub async fn history(&self, target: impl Into<Target>) -> Result<Option<(Task, Vec<Entry>)>, Error> {

@@ -96,7 +96,7 @@ impl Scheduler {
         }
     }
 
-    /// The same scheduler, of whose verbs it is noted as well why they were used; the first 500 characters of it.
+    /// Returns the same scheduler, whose verbs also record this reason in the history of tasks: its first 500 characters.
     #[must_use]
     pub fn because(&self, reason: &str) -> Self {
         Self {
@@ -120,7 +120,8 @@ impl Scheduler {
         only(self.reschedule_all([(target.into(), due.into())]).await?)
     }
 
-    /// Moves a task to another time if it is as `expect` says; otherwise `Conflict`.
+    /// Moves a task to another time if it is as `expect` says; else `Conflict`, unless its state answers first (`TooLate`,
+    /// `Finished`, `NotFound`).
     pub async fn reschedule_if(
         &self,
         target: impl Into<Target>,
@@ -163,7 +164,8 @@ impl Scheduler {
         self.shift_if(target, Expect::Anything, by).await
     }
 
-    /// Moves a task by a time span if it is as `expect` says; otherwise `Conflict`.
+    /// Moves a task by a time span if it is as `expect` says; else `Conflict`, unless its state answers first (`TooLate`,
+    /// `Finished`, `NotFound`).
     pub async fn shift_if(
         &self,
         target: impl Into<Target>,
@@ -183,7 +185,8 @@ impl Scheduler {
         self.cancel_if(target, Expect::Anything).await
     }
 
-    /// Cancels a task if it is as `expect` says; otherwise `Conflict`.
+    /// Cancels a task if it is as `expect` says; else `Conflict`, unless its state answers first (`TooLate`, `Finished`,
+    /// `NotFound`).
     pub async fn cancel_if(&self, target: impl Into<Target>, expect: Expect) -> Result<Answer, Error> {
         self.change_one(target.into(), expect, Action::Cancel).await
     }
@@ -199,28 +202,30 @@ impl Scheduler {
         self.run_now_if(target, Expect::Anything).await
     }
 
-    /// Makes a task due now if it is as `expect` says; otherwise `Conflict`.
+    /// Makes a task due now if it is as `expect` says; else `Conflict`, unless its state answers first (`TooLate`,
+    /// `Finished`, `NotFound`).
     pub async fn run_now_if(&self, target: impl Into<Target>, expect: Expect) -> Result<Answer, Error> {
         self.change_one(target.into(), expect, Action::RunNow).await
     }
 
-    /// Gives a dead task another life, due now. `Conflict` if it is not dead, or if its key is taken by a live task.
+    /// Gives a dead task another life, due now. `Conflict` if it is live, or if a live task has its key; `Finished` if it
+    /// is done or cancelled.
     pub async fn redrive(&self, target: impl Into<Target>) -> Result<Answer, Error> {
         self.redrive_if(target, Expect::Anything).await
     }
 
-    /// As [`redrive`](Self::redrive), if the task is as `expect` says; otherwise `Conflict`.
+    /// As [`redrive`](Self::redrive), if the task is as `expect` says; else `Conflict`, unless its state answers first.
     pub async fn redrive_if(&self, target: impl Into<Target>, expect: Expect) -> Result<Answer, Error> {
         self.change_one(target.into(), expect, Action::Redrive).await
     }
 
     /// Gives a dead task up for good: it becomes cancelled, and is removed when its history is over. `Conflict` if it is
-    /// not dead.
+    /// live; `Finished` if it is done or cancelled.
     pub async fn dismiss(&self, target: impl Into<Target>) -> Result<Answer, Error> {
         self.dismiss_if(target, Expect::Anything).await
     }
 
-    /// As [`dismiss`](Self::dismiss), if the task is as `expect` says; otherwise `Conflict`.
+    /// As [`dismiss`](Self::dismiss), if the task is as `expect` says; else `Conflict`, unless its state answers first.
     pub async fn dismiss_if(&self, target: impl Into<Target>, expect: Expect) -> Result<Answer, Error> {
         self.change_one(target.into(), expect, Action::Dismiss).await
     }
@@ -280,7 +285,7 @@ impl Scheduler {
         self.kernel.events.listen()
     }
 
-    /// The task as it is now; by key the live one, else the one that was live last.
+    /// Finds a task as it is now: by key the live one, else the one that was made last.
     pub async fn find(&self, target: impl Into<Target>) -> Result<Option<Task>, Error> {
         let target = target.into();
         target.check()?;

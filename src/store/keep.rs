@@ -34,7 +34,7 @@ pub struct Keep {
 }
 
 impl Keep {
-    /// As for all others.
+    /// Makes one by which a kind is kept as all others are.
     pub const fn new() -> Self {
         Self {
             history: None,

@@ -60,8 +60,9 @@ impl MemoryStore {
         }
     }
 
-    /// When something is to happen next, after `now`: a task becomes due, or a lease ends. For who turns a
-    /// [`TestClock`](crate::clock::TestClock): until then a worker would find nothing to do.
+    /// Returns when something is to happen next, after `now`: a task becomes due, or a lease ends. A test that turns a
+    /// [`TestClock`](crate::clock::TestClock) also asks when [pauses](crate::Scheduler::paused) end: until the first of these a
+    /// worker would find nothing to do.
     pub fn next_look(&self, now: Timestamp) -> Option<Timestamp> {
         self.table.next_look(now)
     }

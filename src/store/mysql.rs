@@ -169,12 +169,18 @@ impl MySqlStore {
     /// The service may begin it at `READ COMMITTED` or at `REPEATABLE READ`, MySQL's default. All verbs decide by rows
     /// as they are now, and lock them until the transaction ends; those that run are not locked, for which the store
     /// looks at them on a connection of its own. A handler may finish its task at every level; but where snapshots are strict
-    /// (MariaDB's `innodb_snapshot_isolation`), one whose claim was renewed after its transaction began has to repeat that. Where another transaction has just changed the same rows it waits, for as long as the service's
-    /// `innodb_lock_wait_timeout` allows. Two things remain: at `REPEATABLE READ`, a row that is claimed between that look
-    /// and the lock stays locked until the transaction ends, so that its lease cannot be renewed (its worker keeps it until
-    /// it would have ended), and so does one whose key, or id, comes to be there while a new row is written; and at
-    /// `REPEATABLE READ`, InnoDB keeps others from adding rows next to those that were found by an insert to be in its
-    /// way. [`Transaction::find`] shows rows as they are, and as the transaction itself has made them.
+    /// (MariaDB's `innodb_snapshot_isolation`), one whose claim was renewed after its transaction began has to repeat that.
+    /// Where another transaction has just changed the same rows it waits, for as long as the service's
+    /// `innodb_lock_wait_timeout` allows. [`Transaction::find`] shows rows as they are, and as the transaction itself has
+    /// made them.
+    ///
+    /// At `REPEATABLE READ` InnoDB locks more than that until the transaction ends:
+    ///
+    /// - a row that is claimed between the look at it and the lock: its lease cannot be renewed (its worker keeps it until
+    /// it would
+    ///   have ended);
+    /// - a row whose key or id another transaction writes during an insert of the same;
+    /// - the place for new rows next to one that was in the way of an insert.
     pub fn join<'t>(&'t self, connection: &'t mut MySqlConnection) -> impl Transaction + 't {
         self.engine
             .join(SqlTable(JoinedSession::new(&self.server, connection)))

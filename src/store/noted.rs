@@ -47,9 +47,10 @@ impl Note {
 /// What has been noted of a row. It is gone with the row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Noted {
-    /// Of each transition that had an [event](Note::event), the oldest first, a line break and five things, a blank between
-    /// each two: the version after it; when it was, in ms since 1970 (UTC); when the row was due before it (`-`: it was not
-    /// there) and after it, in the same; and the event. Only the last [`LIMIT`](Self::LIMIT) characters or bytes.
+    /// A line for each transition that had an [event](Note::event), the oldest first. A line begins with its line break,
+    /// and has five fields with a blank between them: the version after it; when it was; when the row was due before it
+    /// (`-`: it was not there); when it was due after it; and the event. Times are in ms since 1970 (UTC). Only the last
+    /// [`LIMIT`](Self::LIMIT) characters or bytes are kept.
     pub history: String,
 }
 

@@ -22,8 +22,8 @@ pub struct Claim {
     /// call have fewer in all. A store may count those that it left to others, too. Where the claims of some kinds are noted
     /// and those of others are not, it may serve one sort before the other, but must not always serve the same one first.
     pub bytes: usize,
-    /// Of which kinds it is noted that rows are claimed, and that their lease has ended. Of the kinds with room in a claim
-    /// that a [`Table`](super::table::Table) is given, all claims are noted or none.
+    /// For which kinds claims and ended leases are recorded in the history. A [`Table`](super::table::Table) is given only
+    /// claims of whose kinds all are recorded, or none.
     pub history: Histories,
 }
 
@@ -48,8 +48,8 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// How long ago the first rows have become due. A row is overdue only when its backend has had its usual lateness;
-    /// one that another process scheduled for the time before would have to wait for the sweep after the next.
+    /// How long ago the first rows have become due that a look ahead finds as well. They are not overdue yet, as their
+    /// backend may have its usual lateness; but one that another process has just scheduled would wait for one sweep more.
     pub const SINCE: Duration = defaults::PRECISE_LATENESS;
 
     /// The earliest due time of the rows.
@@ -81,7 +81,7 @@ pub enum Guarded {
     Blocked,
 }
 
-/// What a look at rows found.
+/// What [`Store::arrive`](super::Store::arrive) or [`Store::sweep`](super::Store::sweep) has claimed and found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PollResult {
     /// Claimed: state running, attempt + 1, not started, of the version by which the claim is now known.

@@ -16,8 +16,8 @@ pub(crate) fn of_key(kind: &Kind, key: &Key) -> u16 {
     })
 }
 
-/// The number of all keys of a kind, if they share one. Those of pauses do: each process reads all pauses once a second, while
-/// something is due, and starts nothing where it cannot. So it needs one server for that, and not all.
+/// The number of all keys of a kind, if they share one. Those of pauses do: each process reads all pauses up to twice a
+/// second, while something is due, and starts nothing where it cannot. So it needs one server for that, and not all.
 pub(crate) fn of_kind(kind: &Kind) -> Option<u16> {
     let number = || folded(followed(START, kind.as_str().as_bytes()));
     (kind.as_str() == Paused::KIND).then(number)

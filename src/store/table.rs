@@ -47,8 +47,9 @@ pub trait Table: Send + Sync {
         columns: Columns,
     ) -> Result<Stamped<Found>, Error>;
 
-    /// The same of rows that are about to be changed, with all columns. A transaction of a service's own keeps others from them
-    /// until it ends, but for rows that no caller may change: running ones whose lease has not ended, and those that are over.
+    /// Reads rows as [`read`](Self::read) does, with all columns, before they are changed. A table in a transaction of the
+    /// service's own locks them until it ends, but for rows that no caller may change: running ones whose lease has not
+    /// ended, and finished ones.
     async fn hold(&self, ids: &[TaskId], keys: &[(Kind, Key)]) -> Result<Stamped<Found>, Error> {
         self.read(ids, keys, Columns::All).await
     }
@@ -72,8 +73,8 @@ pub trait Table: Send + Sync {
     ) -> Result<Stamped<Vec<usize>>, Error>;
 
     /// Writes rows as [`NewRow::row`] makes them at the table's time, each unless a row of its id, or a live one of its kind
-    /// and key, is there or comes before it: that one is [`Outcome::Lost`]. Where one of a call is, so may others be that are
-    /// in no other's way: a call of those alone writes them.
+    /// and key, is there or comes before it: that one is [`Outcome::Lost`]. Where one row of a call is, the table may say so of
+    /// others as well, which a call of those alone then writes.
     async fn insert(&self, rows: &[NewRow]) -> Result<Stamped<Vec<Outcome>>, Error>;
 
     /// Writes what has become of rows, each if it is as it was. No two are of one id.
@@ -118,8 +119,8 @@ pub trait Table: Send + Sync {
         Ok(Stamped { now, found })
     }
 
-    /// Puts rows out of the way that were found and cannot be read, those that are still overdue or due: for so long neither
-    /// a claim nor a range by `wake_at` finds one. Its version and what it has of its own stay, so that it can be mended.
+    /// Hides rows that cannot be read and are due or overdue: for the time of `pause` neither a claim nor a range by `wake_at`
+    /// finds one. Its version and contents stay, so that an operator can repair it.
     /// A table that does so by a lease gives it the owner `nobody: the row cannot be read`: else its end counts as a stall.
     ///
     /// Only for a table that gives such rows.
@@ -197,8 +198,8 @@ impl Found {
     }
 }
 
-/// A row that makes no sense to this release: edited by hand, or written by a later one. Or one, asked for by its id or key, that
-/// a server has which does not give it, where a table has several.
+/// A row that this release cannot decode: it was edited by hand, or written by a later release. Also one that was asked for
+/// by its id or key of a server that does not answer, where a table has several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
     /// By what its table finds it again.

@@ -59,7 +59,7 @@ impl Scheduled {
     }
 }
 
-/// The outcome of changing a task: what was true when the row was read, and written where it is `Done`.
+/// What became of a change of a task. It was true when the row was read; where it is `Done`, the change is written.
 ///
 /// There will be no other variant: a `match` needs no `_`.
 ///
@@ -92,8 +92,8 @@ pub enum Answer {
     TooLate(Task),
     /// Too late: the task is done, dead or cancelled already.
     Finished(Task),
-    /// Nothing was changed: the task is not as the caller expected, or another live task has the key that it would need. This is
-    /// the task that is in the way, as it is now.
+    /// Nothing was changed: the task is not as the caller expected, or is not dead where it has to be, or another live task
+    /// has the key that it would need. This is the task that is in the way, as it is now.
     Conflict(Task),
     /// There is no such task: there never was, or its history has been removed.
     NotFound,

@@ -51,14 +51,14 @@ impl Edit {
         }
     }
 
-    /// And due `delay` from now, by the store's clock.
+    /// Also makes the task due `delay` from now, by the store's clock.
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
         self.due = Some(When::After(delay));
         self
     }
 
-    /// And due at `time`.
+    /// Also makes the task due at `time`.
     #[must_use]
     pub fn at(mut self, time: impl Into<Timestamp>) -> Self {
         self.due = Some(When::At(time.into()));

@@ -36,7 +36,8 @@ impl TaskId {
         Self(Uuid::from_bytes(bytes))
     }
 
-    /// Returns the 16 bytes of the id; their order is the order in which ids were made, to the millisecond.
+    /// Returns the 16 bytes of the id. Of ids that a scheduler made (UUIDs of version 7), their order is the order in which
+    /// they were made, to the millisecond.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()
     }

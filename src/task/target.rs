@@ -26,7 +26,7 @@ use crate::{Error, Key, Kind, Task, TaskId, Timestamp};
 pub enum Target {
     /// The task of this id.
     Id(TaskId),
-    /// The live task of this kind and key, or else the last one that was live.
+    /// The live task of this kind and key, or else the one that was made last.
     Key(Kind, Key),
 }
 

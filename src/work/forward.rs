@@ -15,7 +15,7 @@ use crate::{Context, Error, Failure, Kind, Outcome, Policy, Worker};
 ///
 /// | part | what |
 /// |---|---|
-/// | body | the task's payload as it was scheduled: JSON, or the bytes given; 1 byte up to 4 MiB |
+/// | body | the task's payload as it was scheduled: JSON, or the bytes given; 1 byte up to [`max_message_size`](crate::rocketmq::RocketMqOptions::max_message_size) |
 /// | tag | [`tag`](Self::tag) |
 /// | message keys | the task's id, and the task's key if it has no white space |
 /// | user properties | those of [`property`](Self::property), then the task's headers, then these |

@@ -111,14 +111,14 @@ async fn use_all(backend: &Arc<RedisBackend>, spoil: impl FnOnce()) {
         let backend = backend.clone();
         async move { backend.receive(10).await }
     });
-    send_until_taken(&backend, &[departure(1, HOUR), departure(2, HOUR)]).await;
+    send_until_taken(backend, &[departure(1, HOUR), departure(2, HOUR)]).await;
     safely(backend.remove(&[wake(1)])).await.unwrap();
-    send_until_taken(&backend, &[departure(3, Duration::ZERO)]).await;
+    send_until_taken(backend, &[departure(3, Duration::ZERO)]).await;
     let arrivals = safely(receiving).await.unwrap().unwrap();
     assert_eq!(wakes(&arrivals), [wake(3)]);
     safely(backend.acknowledge(arrivals)).await;
     spoil();
-    send_until_taken(&backend, &[departure(4, Duration::from_millis(5))]).await;
+    send_until_taken(backend, &[departure(4, Duration::from_millis(5))]).await;
     assert_eq!(wakes(&safely(backend.receive(10)).await.unwrap()), [wake(4)]);
     safely(async {
         while backend.foreign() == 0 {

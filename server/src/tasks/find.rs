@@ -18,7 +18,7 @@ const KINDS: usize = 1_000;
 /// How many kinds are looked into at once.
 const AT_ONCE: usize = 8;
 
-/// Find the tasks of a key in all kinds and states: of each kind the live one, else the one that was live last.
+/// Find the tasks of a key in all kinds and states: of each kind the live one, else the one that was made last.
 #[derive(Debug, clap::Args)]
 pub(super) struct Find {
     /// The caller's own name for the tasks

@@ -41,7 +41,7 @@ impl ShowArgs {
     }
 }
 
-/// Show one task: by kind and key the live one, else the one that was live last.
+/// Show one task: by kind and key the live one, else the one that was made last.
 #[derive(Debug, clap::Args)]
 pub(super) struct Show {
     #[command(flatten)]

@@ -28,8 +28,8 @@ impl RedisBackendBuilder {
         }
     }
 
-    /// Keeps everything under `{prefix}:…`; default `delayline`. Services that share a server and a prefix share
-    /// wake-ups.
+    /// Keeps everything under `{PREFIX:wakes}:…` and, of each shard, `{PREFIX:wakes:N}:…`; the default prefix is
+    /// `delayline`. Services that share a server and a prefix share wake-ups.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self

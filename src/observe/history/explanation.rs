@@ -21,8 +21,8 @@ pub struct Explanation {
     pub is_cut: bool,
     /// The wake-up that was sent last; none if the task is not scheduled, or if it is not known which way that goes.
     pub wake: Option<WakeUp>,
-    /// The legs after it, or from now on where it is not known, if every one is punctual, the first thousand of them. None if
-    /// no leg is to come, or if the wake-up is on a way that only other processes know.
+    /// The hops that follow `wake`, or from now on where that is not known, if each is punctual; the first 1,000. None if
+    /// the task is not scheduled, or if its wake-up is at a backend that this process does not have.
     pub plan: Option<Vec<Leg>>,
     /// All of it in a few sentences.
     pub words: Vec<String>,

@@ -18,7 +18,7 @@ use crate::operations::{Bounds, ExplainedView, Filter, KINDS, Operations, StateN
 use crate::schemas;
 use crate::time::Time;
 
-/// The live task of a kind and key, else the one that was live last.
+/// The live task of a kind and key, else the one that was made last.
 #[utoipa::path(
     get,
     path = "/v1/tasks/{kind}/{key}",
