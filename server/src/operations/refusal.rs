@@ -46,7 +46,8 @@ impl Refusal {
             }
             Self::Error(error) if error.is_transient() => {
                 tracing::warn!(%error, "a request could not be answered; its caller is to try again");
-                "the store does not answer; what was asked for may have been done or not: ask again"
+                "the store does not answer; what was asked for may have been done or not: ask \
+                 again, or look first where it would act twice"
                     .to_owned()
             }
             Self::Error(error) => {

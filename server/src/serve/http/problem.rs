@@ -215,7 +215,8 @@ pub(super) async fn name_request(request: Request, next: Next) -> Response {
         let status = response.status();
         let detail = match status {
             StatusCode::SERVICE_UNAVAILABLE => {
-                "it took too long; what was asked for may have been done or not: ask again"
+                "it took too long; what was asked for may have been done or not: ask again, or look first where it \
+                 would act twice"
             }
             StatusCode::PAYLOAD_TOO_LARGE => "the body is larger than http.body_limit allows",
             _ => "the request cannot be read",
