@@ -60,7 +60,7 @@ async fn while_the_server_is_down_sending_fails_and_receiving_waits() {
     server.restart();
     // The first call after the loss succeeds: it is not answered with an old failure.
     send_at_once(&sender, &batch).await;
-    safely(sender.health()).await.unwrap();
+    until_healthy(&sender).await;
     assert_eq!(safely(receiving).await.unwrap(), [wake(2), wake(3)]);
 }
 
@@ -78,7 +78,7 @@ async fn a_server_that_was_restarted_in_between_is_not_noticed_by_senders() {
 async fn a_server_that_hangs_fails_senders_and_is_used_again_when_it_answers() {
     let server = RedisServer::start();
     let backend = backend(&server);
-    safely(backend.health()).await.unwrap();
+    until_healthy(&backend).await;
     server.signal("STOP");
     let error = safely(backend.send(&[departure(1, HOUR)])).await.unwrap_err();
     assert!(error.cause.is_transient(), "{error}");

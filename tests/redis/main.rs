@@ -104,6 +104,16 @@ async fn send_at_once(backend: &RedisBackend, batch: &[Departure]) {
     .await;
 }
 
+/// Waits until the server answers at all, which takes longer than a second where the machine stands still.
+async fn until_healthy(backend: &RedisBackend) {
+    safely(async {
+        while let Err(error) = backend.health().await {
+            assert!(error.is_transient(), "{error}");
+        }
+    })
+    .await;
+}
+
 /// Waits until the server answers as wished.
 async fn until<T: redis::FromRedisValue>(
     server: &RedisServer,

@@ -106,7 +106,7 @@ async fn in_a_cluster_it_is_said_as_plainly_why_no_node_lets_one_in() {
 
 /// Uses everything that a backend does.
 async fn use_all(backend: &Arc<RedisBackend>, spoil: impl FnOnce()) {
-    safely(backend.health()).await.unwrap();
+    until_healthy(&backend).await;
     let receiving = tokio::spawn({
         let backend = backend.clone();
         async move { backend.receive(10).await }

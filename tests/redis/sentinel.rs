@@ -26,7 +26,7 @@ async fn loses_a_master(
 ) {
     let connect = || Arc::new(RedisBackend::new(url).unwrap());
     let [sender, receiver, idle] = [(); 3].map(|()| connect());
-    safely(idle.health()).await.unwrap();
+    until_healthy(&idle).await;
     let first = receiving(&receiver);
     send_until_taken(&sender, &[departure(0, Duration::ZERO)]).await;
     let arrivals = safely(first).await.unwrap();

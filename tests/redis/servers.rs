@@ -150,7 +150,7 @@ async fn a_wrong_password_is_an_error_without_the_password() {
         }
     }
     let url = server.url().replace("redis://", "redis://:right@");
-    safely(RedisBackend::new(&url).unwrap().health()).await.unwrap();
+    until_healthy(&RedisBackend::new(&url).unwrap()).await;
 }
 
 #[tokio::test]

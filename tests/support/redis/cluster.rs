@@ -5,6 +5,7 @@ mod view;
 
 use std::ops::Range;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use redis::{FromRedisValue, ToRedisArgs};
 use tempfile::TempDir;
@@ -19,6 +20,8 @@ use super::security::{ADMIN, Account, Security, USER};
 const MASTERS: usize = 3;
 const NODES: usize = 2 * MASTERS;
 const SLOTS: usize = 16_384;
+/// After which a node takes another one for dead.
+const NODE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Three masters with a replica each, on free ports of the loopback; killed when this is dropped.
 ///
@@ -96,12 +99,13 @@ impl RedisCluster {
                 ],
             );
         }
-        for node in 1..NODES {
-            let port = self.nodes[node].process.port().to_string();
-            let bus: (String, String) = self.ask(node, &["CONFIG", "GET", "cluster-port"]);
-            let () = self.ask(0, &["CLUSTER", "MEET", "127.0.0.1", &port, &bus.1]);
-        }
+        let mut met = None;
         until("all nodes know each other", || {
+            // A node gives up one that does not answer within the node timeout, as where a machine stands still.
+            if met.is_none_or(|met: Instant| met.elapsed() > NODE_TIMEOUT) {
+                self.meet();
+                met = Some(Instant::now());
+            }
             self.nodes()
                 .all(|node| self.view(node).knows(self.nodes.iter().map(|node| &node.id)))
                 .then_some(())
@@ -111,6 +115,15 @@ impl RedisCluster {
             let () = self.ask(node, &["CLUSTER", "REPLICATE", master]);
         }
         self.wait_until_whole();
+    }
+
+    /// Introduces all nodes to the first one, which does nothing to those that it knows.
+    fn meet(&self) {
+        for node in 1..NODES {
+            let port = self.nodes[node].process.port().to_string();
+            let bus: (String, String) = self.ask(node, &["CONFIG", "GET", "cluster-port"]);
+            let () = self.ask(0, &["CLUSTER", "MEET", "127.0.0.1", &port, &bus.1]);
+        }
     }
 
     /// The URL with all nodes, and with user and password if it asks for them.
@@ -301,12 +314,13 @@ fn settings(security: Option<&Security>, port: u16) -> Vec<String> {
         }
     };
     let bus = free_port().to_string();
+    let timeout = NODE_TIMEOUT.as_millis().to_string();
     args.extend(
         [
             ("--cluster-enabled", "yes"),
             ("--cluster-port", &bus),
             // A dead master is replaced soon, whatever its replica missed.
-            ("--cluster-node-timeout", "2000"),
+            ("--cluster-node-timeout", &timeout),
             ("--cluster-replica-validity-factor", "0"),
             ("--cluster-require-full-coverage", "no"),
             // Replicas change their master only by a test's commands.
