@@ -89,8 +89,9 @@ async fn a_worker_in_go_builds_what_is_due() {
 /// What takes longer than a lease stays its worker's, which extends it.
 async fn keeps(language: Language) {
     let server = Server::start();
-    schedule(&server, json!({"name": "long", "seconds": 5})).await;
-    let mut worker = Program::worker(&language, &server, "2");
+    schedule(&server, json!({"name": "long", "seconds": 14})).await;
+    // Its third leaves room for a machine that stands still for seconds.
+    let mut worker = Program::worker(&language, &server, "10");
     claimed(&server, 1).await;
     let _other = Program::worker(&Language::Python, &server, "30");
     assert_eq!(worker.says().await, "built long");
