@@ -8,6 +8,7 @@ use delayline::store::Action;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use tracing::instrument::WithSubscriber as _;
 
 use super::server::{Answered, Server};
 use super::{Client, because, body_of};
@@ -77,14 +78,21 @@ impl Client {
         let came = match self {
             Self::Store(operations) => {
                 let operations = operations.clone().because(reason);
-                match operations.change_all(filter, action).await? {
-                    Changed::Done { matched, answers, .. } => Ok((matched, answers)),
-                    Changed::Begun(work) => work
-                        .run(&progress)
-                        .await
-                        .map(|_| *progress.counts())
-                        .map_err(Failure::from),
-                }
+                // Of tasks that are left out the log says why, which is this process' own.
+                let log = tracing_subscriber::fmt()
+                    .with_writer(std::io::stderr)
+                    .with_max_level(tracing::Level::WARN)
+                    .without_time()
+                    .with_target(false)
+                    .with_ansi(false)
+                    .finish();
+                let changing = async {
+                    match operations.change_all(filter, action).await? {
+                        Changed::Done { matched, answers, .. } => Ok((matched, answers)),
+                        Changed::Begun(work) => work.run(&progress).await.map(|_| *progress.counts()),
+                    }
+                };
+                changing.with_subscriber(log).await.map_err(Failure::from)
             }
             Self::Server(server) => {
                 let body = because(body_of(action), reason.as_ref());

@@ -89,7 +89,7 @@ impl Jobs {
 /// Says that a change is done but for some tasks.
 pub(crate) fn some_failed(count: usize) -> String {
     format!(
-        "{count} tasks could not be changed, or it is not known whether they were: the log says why; the others are"
+        "{count} could not be changed, or it is not known whether they were, as the log says; the others are"
     )
 }
 

@@ -171,6 +171,26 @@ async fn a_task_is_explained() {
 }
 
 #[tokio::test]
+async fn what_could_not_be_changed_with_all_that_match_is_told_with_the_reason() {
+    let (_folder, file) = shop().await;
+    let rows = sqlx::SqlitePool::connect(&file).await.unwrap();
+    let spoil = "UPDATE delayline_tasks SET headers = 'x' WHERE id = \
+                 (SELECT id FROM delayline_tasks WHERE kind = 'order.cancel' LIMIT 1)";
+    sqlx::raw_sql(spoil).execute(&rows).await.unwrap();
+    let cancelled = output(&["tasks", "cancel", "order.cancel", "--all", "--store", &file]);
+    assert_eq!(cancelled.status.code(), Some(1));
+    let [said, complained] = [&cancelled.stdout, &cancelled.stderr].map(|text| String::from_utf8_lossy(text));
+    assert_eq!(said, "30 match\n29 were changed\n");
+    for part in [
+        "the first task=",
+        "column headers",
+        "1 could not be changed, or it is not known",
+    ] {
+        assert!(complained.contains(part), "{part}: {complained}");
+    }
+}
+
+#[tokio::test]
 async fn all_that_match_are_changed_and_no_others() {
     let (_folder, file) = shop().await;
     let all = |verb: &'static str, rest: &[&'static str]| {

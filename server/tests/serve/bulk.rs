@@ -108,7 +108,7 @@ async fn one_that_fails_keeps_no_other_from_being_changed() {
         (&json!("failed"), &json!(1_499), &json!(1))
     );
     let error = many["error"].as_str().unwrap();
-    assert!(error.starts_with("1 tasks could not be changed"), "{error}");
+    assert!(error.starts_with("1 could not be changed"), "{error}");
 }
 
 #[tokio::test]
