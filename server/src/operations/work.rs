@@ -91,7 +91,13 @@ impl Work {
                 let Some(_permit) = follower.next_step().await else {
                     return Ok(false);
                 };
-                follower.record(0, &self.operations.change_found(batch, self.action).await?);
+                let answers = self.operations.change_found(batch, self.action).await;
+                let all_failed = Answers {
+                    failed: batch.len(),
+                    ..none
+                };
+                follower.record(0, answers.as_ref().unwrap_or(&all_failed));
+                answers?;
             }
             if after.is_none() {
                 return Ok(true);
