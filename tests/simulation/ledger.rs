@@ -201,11 +201,13 @@ impl Ledger {
     }
 
     /// The store's clock is stepped.
-    pub(crate) fn stepped(&self, millis: i64) {
+    pub(crate) fn stepped(&self, from: Timestamp, millis: i64) {
         self.note(|| format!("the store's clock is stepped by {millis} ms"));
         let mut book = self.book();
         let before = book.steps.last().copied().unwrap_or(0);
         book.steps.push(before + millis);
+        // What had come by then may start, though no row was written at that time.
+        book.highest = book.highest.max(Some(from));
     }
 
     /// How many steps the store's clock has made so far.
@@ -213,7 +215,7 @@ impl Ledger {
         self.book().steps.len()
     }
 
-    /// The latest that the store's clock has ever been, where it had something to do.
+    /// The latest that the store's clock has ever been, up to when a row was written or the clock was stepped last.
     pub(crate) fn highest(&self) -> Timestamp {
         self.book().highest.unwrap_or(Timestamp::MIN)
     }

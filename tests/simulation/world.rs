@@ -154,8 +154,7 @@ async fn history(seed: u64, verbose: bool) -> Report {
         }
         if plan.steps > 0 && round == 400 {
             // What was written by a time from before a step may be looked at that much later; not for ever.
-            world.ground.clock.step(3_700_000);
-            ledger.stepped(3_700_000);
+            step(&world, 3_700_000);
         }
         clock.sleep(Duration::from_millis(250)).await;
     }
@@ -178,14 +177,19 @@ async fn history(seed: u64, verbose: bool) -> Report {
     report
 }
 
+/// Steps the store's clock by so many ms.
+fn step(world: &World, millis: i64) {
+    world.ledger.stepped(world.ground.clock.now(), millis);
+    world.ground.clock.step(millis);
+}
+
 fn heal(world: &World, healing: &watch::Sender<bool>) {
     world.healed.store(true, Ordering::Relaxed);
     // A clock that was set back is set right, or tasks would be late by as much.
     let now = world.ground.clock.now();
     let behind = world.ledger.highest().max(world.clock.now()).millis_since(now);
     if behind > 0 {
-        world.ground.clock.step(behind);
-        world.ledger.stepped(behind);
+        step(world, behind);
     }
     world.ledger.healed();
     if !world.plan.backends_stay_ill {
@@ -247,11 +251,9 @@ async fn rough(what: Weather, turmoil: Duration, world: Arc<World>) {
                 }
             }
             Weather::Step => {
-                let step =
+                let by =
                     [1_000, 2 * millis(plan.lease), 61_000, 3_600_000][clock.random_below(4) as usize] as i64;
-                let step = if clock.random_below(2) == 0 { step } else { -step };
-                world.ground.clock.step(step);
-                world.ledger.stepped(step);
+                step(&world, if clock.random_below(2) == 0 { by } else { -by });
             }
         }
     }
