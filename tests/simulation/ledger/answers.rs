@@ -213,7 +213,9 @@ fn was_so(story: &Story, task: &Task, asked_at: Duration) -> bool {
     let Some(seen) = story.versions.get(&task.version) else {
         return false;
     };
-    let next = story.versions.range(task.version + 1..).next();
+    // A later version that is older is of a row that had this id before, and was purged.
+    let mut later = story.versions.range(task.version + 1..);
+    let next = later.find(|(_, next)| next.at >= seen.at);
     let lasted = next.is_none_or(|(_, next)| next.at >= asked_at);
     let same = |one: &Task, other: &Task| {
         // A renewal moves these without a transition.
