@@ -177,8 +177,7 @@ impl MySqlStore {
     /// At `REPEATABLE READ` InnoDB locks more than that until the transaction ends:
     ///
     /// - a row that is claimed between the look at it and the lock: its lease cannot be renewed (its worker keeps it until
-    /// it would
-    ///   have ended);
+    ///   it would have ended);
     /// - a row whose key or id another transaction writes during an insert of the same;
     /// - the place for new rows next to one that was in the way of an insert.
     pub fn join<'t>(&'t self, connection: &'t mut MySqlConnection) -> impl Transaction + 't {

@@ -114,7 +114,7 @@ async fn in_a_cluster_it_is_said_as_plainly_why_no_node_lets_one_in() {
 
 /// Uses everything that a backend does.
 async fn use_all(backend: &Arc<RedisBackend>, spoil: impl FnOnce()) {
-    until_healthy(&backend).await;
+    until_healthy(backend).await;
     let receiving = tokio::spawn({
         let backend = backend.clone();
         async move { backend.receive(10).await }
