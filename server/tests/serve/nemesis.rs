@@ -95,5 +95,7 @@ async fn happen(world: &mut World<'_>, plan: Vec<Planned>) {
 
 /// Writes past what the test runner keeps until a test has ended, so that a run that is stopped has told its seed, too.
 fn tell(what: &str) {
-    writeln!(std::io::stderr(), "{what}").unwrap();
+    std::io::stderr()
+        .write_all(format!("{what}\n").as_bytes())
+        .unwrap();
 }
