@@ -99,11 +99,7 @@ impl Client {
     /// The same, where it need not be there.
     pub(crate) async fn found(&self, target: Target) -> Result<Option<TaskView>, Failure> {
         match self {
-            Self::Store(operations) => match operations.find(target).await {
-                Ok(task) => Ok(Some(task.into())),
-                Err(Refusal::NoTask) => Ok(None),
-                Err(refusal) => Err(refusal.into()),
-            },
+            Self::Store(operations) => Ok(operations.found(target).await?.map(TaskView::from)),
             Self::Server(server) => server.task(&target, None).await,
         }
     }

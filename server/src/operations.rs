@@ -26,7 +26,6 @@ pub(crate) use self::explained_view::{EntryView, ExplainedView, Standing};
 pub(crate) use self::filter::{Bounds, Filter, KINDS, LEAN, Position};
 pub(crate) use self::forecast::{Forecast, ForecastSpan, SPANS};
 pub(crate) use self::health::{Health, Part};
-pub(crate) use self::jobs::some_failed;
 pub(crate) use self::jobs::{Job, JobState, JobView, Jobs};
 pub(crate) use self::kinds::{KindView, PausedView};
 pub(crate) use self::matching::{Answers, Changed, HELD, Match, state_for};
@@ -111,10 +110,14 @@ impl Operations {
 
     /// Finds a task: by key the live one, else the one that was made last.
     pub(crate) async fn find(&self, target: Target) -> Result<Task, Refusal> {
+        self.found(target).await?.ok_or(Refusal::NoTask)
+    }
+
+    /// The same, where it need not be there.
+    pub(crate) async fn found(&self, target: Target) -> Result<Option<Task>, Refusal> {
         self.reach_target(&target)?;
         let task = self.scheduler.find(target).await?;
-        task.filter(|task| self.reaches(&task.kind))
-            .ok_or(Refusal::NoTask)
+        Ok(task.filter(|task| self.reaches(&task.kind)))
     }
 
     /// Explains where a task stands, what happened to it, and what comes next.
@@ -143,10 +146,9 @@ impl Operations {
     ) -> Result<Answer, Refusal> {
         match &target {
             Target::Key(kind, _) => self.may_change(kind, action)?,
-            Target::Id(_) => match self.find(target.clone()).await {
-                Ok(task) => self.may_change(&task.kind, action)?,
-                Err(Refusal::NoTask) => return Ok(Answer::NotFound),
-                Err(refusal) => return Err(refusal),
+            Target::Id(_) => match self.found(target.clone()).await? {
+                Some(task) => self.may_change(&task.kind, action)?,
+                None => return Ok(Answer::NotFound),
             },
         }
         let scheduler = &self.scheduler;

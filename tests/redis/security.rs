@@ -39,25 +39,25 @@ fn shown(error: &Error) -> String {
 }
 
 /// The error of a call, which is made again where a busy machine let it wait for as long as it does.
-async fn told(failing: impl AsyncFn() -> Error) -> Error {
-    let mut error = safely(failing()).await;
+async fn error_of(failing: impl AsyncFn() -> Error) -> Error {
     for _ in 0..9 {
-        if error.to_string().contains("no answer within") {
-            error = safely(failing()).await;
+        let error = safely(failing()).await;
+        if !error.to_string().contains("no answer within") {
+            return error;
         }
     }
-    error
+    safely(failing()).await
 }
 
 async fn failure(url: &str) -> Error {
     let backend = RedisBackend::builder(url).prefix(PREFIX).build().unwrap();
-    let sent = told(async || backend.send(&[departure(1, HOUR)]).await.unwrap_err().cause).await;
-    let health = told(async || backend.health().await.unwrap_err()).await;
+    let sent = error_of(async || backend.send(&[departure(1, HOUR)]).await.unwrap_err().cause).await;
+    let health = error_of(async || backend.health().await.unwrap_err()).await;
     assert_eq!(sent.is_transient(), health.is_transient());
     assert_eq!(shown(&sent), shown(&health));
     if !sent.is_transient() {
         // There is no use in waiting for what an operator has to mend first.
-        let received = told(async || backend.receive(1).await.unwrap_err()).await;
+        let received = error_of(async || backend.receive(1).await.unwrap_err()).await;
         assert_eq!(shown(&sent), shown(&received));
     }
     sent

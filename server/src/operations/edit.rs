@@ -24,10 +24,8 @@ impl Operations {
             (None, None) => return Err(Refusal::Error(nothing())),
         };
         depth::check(payload.get())?;
-        let task = match self.find(target).await {
-            Ok(task) => task,
-            Err(Refusal::NoTask) => return Ok(Answer::NotFound),
-            Err(refusal) => return Err(refusal),
+        let Some(task) = self.found(target).await? else {
+            return Ok(Answer::NotFound);
         };
         reserved::check(task.kind.as_str())?;
         // Such as those of a message, whose payload is its sender's.

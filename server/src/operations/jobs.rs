@@ -33,10 +33,8 @@ impl Jobs {
         tokio::spawn(async move {
             // By itself, so that a defect in it is its end and nothing more.
             let came = tokio::spawn(async move { work.run(&follower).await }).await;
-            let failed = ended.view().answers.failed;
             ended.end(match came {
-                Ok(Ok(true)) if failed > 0 => Err(some_failed(failed)),
-                Ok(Ok(true)) => Ok(JobState::Done),
+                Ok(Ok(true)) => ended.view().answers.none_failed().map(|()| JobState::Done),
                 Ok(Ok(false)) => Ok(JobState::Stopped),
                 Ok(Err(refusal)) => Err(refusal.for_caller()),
                 Err(_) => Err("the server could not do it; its log says why".to_owned()),
@@ -84,13 +82,6 @@ impl Jobs {
     fn known(&self) -> MutexGuard<'_, VecDeque<Arc<Job>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Says that a change is done but for some tasks.
-pub(crate) fn some_failed(count: usize) -> String {
-    format!(
-        "{count} could not be changed, or it is not known whether they were, as the log says; the others are"
-    )
 }
 
 /// A change of many tasks, and how far it has come.

@@ -93,6 +93,16 @@ impl Answers {
     pub(crate) fn sum(&self) -> usize {
         self.named().iter().map(|(_, count)| count).sum()
     }
+
+    /// Says how many could not be changed, if any.
+    pub(crate) fn none_failed(&self) -> Result<(), String> {
+        match self.failed {
+            0 => Ok(()),
+            count => Err(format!(
+                "{count} could not be changed, or it is not known whether they were, as the log says; the others are"
+            )),
+        }
+    }
 }
 
 /// What came of a change of all that match.
@@ -116,13 +126,9 @@ impl Operations {
         let mut seen = Vec::with_capacity(chosen.len());
         for one in chosen {
             // One that the caller may not see is not there, as by its id.
-            match self.find(one.id.into()).await {
-                Ok(task) => {
-                    self.may_change(&task.kind, action)?;
-                    seen.push(*one);
-                }
-                Err(Refusal::NoTask) => {}
-                Err(refusal) => return Err(refusal),
+            if let Some(task) = self.found(one.id.into()).await? {
+                self.may_change(&task.kind, action)?;
+                seen.push(*one);
             }
         }
         let mut answers = self.change_found(&seen, action).await?;
@@ -130,35 +136,48 @@ impl Operations {
         Ok(answers)
     }
 
-    /// Changes tasks that were found, a hundred in each call of the store. One that fails keeps no other from it; where a whole
-    /// call fails, so does all that would follow.
-    pub(super) async fn change_found(&self, found: &[Match], action: Action) -> Result<Answers, Error> {
+    /// Changes tasks that were found, a hundred in each call of the store. Where such a call fails, so does all that follows; an
+    /// error says that nothing was answered.
+    async fn change_found(&self, found: &[Match], action: Action) -> Result<Answers, Error> {
         let mut answers = Answers::default();
         for batch in found.chunks(BATCH) {
-            let changes = batch
-                .iter()
-                .map(|task| (task.id.into(), Expect::Due(task.due_at), action));
-            let mut errors = Vec::new();
-            for (task, answer) in batch.iter().zip(self.scheduler.change_each(changes).await) {
-                match answer {
-                    Ok(answer) => answers.count(&answer),
-                    Err(error) => errors.push((task.id, error)),
-                }
-            }
-            answers.failed += errors.len();
-            let is_whole = errors.len() == batch.len();
-            if let Some((task, error)) = errors.into_iter().next() {
-                if is_whole && answers.sum() == batch.len() {
+            let (came, called) = self.change_batch(batch, action).await;
+            answers.add(&came);
+            if let Err(error) = called {
+                if answers.failed == answers.sum() {
                     return Err(error);
                 }
-                tracing::warn!(%task, %error, verb = super::name(action), "a change in bulk left tasks out; this is the first");
-                if is_whole {
-                    answers.failed = found.len() - (answers.sum() - answers.failed);
-                    break;
-                }
+                tracing::warn!(%error, verb = super::name(action), "a change in bulk left the rest out");
+                answers.failed += found.len() - answers.sum();
+                break;
             }
         }
         Ok(answers)
+    }
+
+    /// Changes tasks in one call of the store. One that fails keeps no other from it; an error says that all did.
+    pub(super) async fn change_batch(&self, batch: &[Match], action: Action) -> (Answers, Result<(), Error>) {
+        let changes = batch
+            .iter()
+            .map(|task| (task.id.into(), Expect::Due(task.due_at), action));
+        let (mut answers, mut first) = (Answers::default(), None);
+        for (task, answer) in batch.iter().zip(self.scheduler.change_each(changes).await) {
+            match answer {
+                Ok(answer) => answers.count(&answer),
+                Err(error) => {
+                    answers.failed += 1;
+                    first.get_or_insert((task.id, error));
+                }
+            }
+        }
+        match first {
+            Some((_, error)) if answers.failed == batch.len() => return (answers, Err(error)),
+            Some((task, error)) => {
+                tracing::warn!(%task, %error, verb = super::name(action), "a change in bulk left tasks out; this is the first");
+            }
+            None => {}
+        }
+        (answers, Ok(()))
     }
 
     /// Counts the tasks that an action would change, up to a limit; and says whether there are more.

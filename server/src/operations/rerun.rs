@@ -24,10 +24,8 @@ impl Operations {
     /// It has the kind, payload, headers and number of attempts of the one that has ended, and its key unless a live task has
     /// it. `Done` has the new task, and `Conflict` the one that has not ended.
     pub(crate) async fn rerun(&self, target: Target, reason: Option<Reason>) -> Result<Answer, Refusal> {
-        let task = match self.find(target).await {
-            Ok(task) => task,
-            Err(Refusal::NoTask) => return Ok(Answer::NotFound),
-            Err(refusal) => return Err(refusal),
+        let Some(task) = self.found(target).await? else {
+            return Ok(Answer::NotFound);
         };
         reserved::check(task.kind.as_str())?;
         if task.state.is_live() {
@@ -55,15 +53,11 @@ impl Operations {
     /// or a live task has its key by now.
     pub(crate) async fn undo(&self, cancelled: TaskId, new_id: TaskId) -> Result<Answer, Refusal> {
         // Asked for twice, perhaps when the time for it was over.
-        match self.find(new_id.into()).await {
-            Ok(new) => return Ok(Answer::Done(new)),
-            Err(Refusal::NoTask) => {}
-            Err(refusal) => return Err(refusal),
+        if let Some(new) = self.found(new_id.into()).await? {
+            return Ok(Answer::Done(new));
         }
-        let task = match self.find(cancelled.into()).await {
-            Ok(task) => task,
-            Err(Refusal::NoTask) => return Ok(Answer::NotFound),
-            Err(refusal) => return Err(refusal),
+        let Some(task) = self.found(cancelled.into()).await? else {
+            return Ok(Answer::NotFound);
         };
         reserved::check(task.kind.as_str())?;
         let now = self.store.now().await?;

@@ -91,13 +91,9 @@ impl Work {
                 let Some(_permit) = follower.next_step().await else {
                     return Ok(false);
                 };
-                let answers = self.operations.change_found(batch, self.action).await;
-                let all_failed = Answers {
-                    failed: batch.len(),
-                    ..none
-                };
-                follower.record(0, answers.as_ref().unwrap_or(&all_failed));
-                answers?;
+                let (answers, called) = self.operations.change_batch(batch, self.action).await;
+                follower.record(0, &answers);
+                called?;
             }
             if after.is_none() {
                 return Ok(true);

@@ -7,7 +7,7 @@ use super::{Matching, One, missing};
 use crate::Failure;
 use crate::client::{ChangeOutcome, Client};
 use crate::near::note_near;
-use crate::operations::{Filter, TaskView, name, some_failed, state_for, state_name};
+use crate::operations::{Filter, TaskView, name, state_for, state_name};
 use crate::place::Place;
 use crate::reason::{Reason, reason};
 use crate::table::one_line;
@@ -105,11 +105,7 @@ impl Changed {
             }
             Ok::<_, Failure>((matched, more, answers))
         })??;
-        let failed = answers.map_or(0, |answers| answers.failed);
-        let ended = match failed {
-            0 => Ok(()),
-            _ => Err(Failure::Found(some_failed(failed))),
-        };
+        let ended = answers.map_or(Ok(()), |answers| answers.none_failed().map_err(Failure::Found));
         if json {
             let mut said = serde_json::json!({"matched": matched, "answers": answers});
             if more {

@@ -138,7 +138,7 @@ async fn all_that_match_are_moved_once() {
 
 /// Two dead tasks, with keys `1` and `2` and errors that end so.
 async fn two_dead() -> Server {
-    let server = Server::configured(&format!("{}[kinds.k]\ndeliver = \"pull\"\n", ANY_PORT));
+    let server = Server::configured(&format!("{ANY_PORT}[kinds.k]\ndeliver = \"pull\"\n"));
     for key in ["1", "2"] {
         server
             .put(

@@ -5,7 +5,7 @@ use delayline::{Key, Task, TaskId};
 
 use super::super::problem::Problem;
 use super::wanted::Wanted;
-use crate::operations::{KINDS, Operations, Refusal};
+use crate::operations::{KINDS, Operations};
 
 /// What else was meant by what was searched for: an id, or a kind.
 pub(super) async fn elsewhere(operations: &Operations, wanted: &Wanted) -> Result<Option<String>, Problem> {
@@ -13,7 +13,7 @@ pub(super) async fn elsewhere(operations: &Operations, wanted: &Wanted) -> Resul
         return Ok(None);
     };
     if let Ok(id) = q.parse::<TaskId>()
-        && found(operations, Target::Id(id)).await?.is_some()
+        && operations.found(Target::Id(id)).await?.is_some()
     {
         return Ok(Some(format!("/tasks/{id}")));
     }
@@ -27,14 +27,6 @@ pub(super) async fn elsewhere(operations: &Operations, wanted: &Wanted) -> Resul
         return Ok(Some(format!("/tasks?{}", of_kind.search().finish())));
     }
     Ok(None)
-}
-
-async fn found(operations: &Operations, target: Target) -> Result<Option<Task>, Problem> {
-    match operations.find(target).await {
-        Ok(task) => Ok(Some(task)),
-        Err(Refusal::NoTask) => Ok(None),
-        Err(refusal) => Err(refusal.into()),
-    }
 }
 
 /// Those of whatever state that have a key: of the kind that was chosen, or of all.
@@ -53,7 +45,7 @@ pub(super) async fn exact(operations: &Operations, wanted: &Wanted, key: &str) -
     let mut tasks = Vec::new();
     for kind in kinds {
         let target = Target::Key(kind.into(), key.into());
-        if let Some(mut task) = found(operations, target).await? {
+        if let Some(mut task) = operations.found(target).await? {
             // Of many kinds these would be many.
             task.payload = Vec::new();
             tasks.push(task);

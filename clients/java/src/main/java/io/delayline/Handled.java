@@ -5,7 +5,8 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 
 /**
- * Remembers which messages were handled, for {@link Once}, by the id that it gives to each: in memory, or in a table of the service's own.
+ * Remembers which messages were handled, for {@link Once}, by the id that it gives to each: in memory, or in a table of the
+ * service's own.
  *
  * <p>A table holds also across restarts and instances. Where the claim is a row that is written in the transaction of the
  * effect, the effect happens once, whatever crashes:

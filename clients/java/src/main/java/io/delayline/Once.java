@@ -2,7 +2,7 @@ package io.delayline;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
-import java.io.ByteArrayOutputStream;
+import java.nio.ByteBuffer;
 import java.util.List;
 import java.util.Set;
 import java.util.UUID;
@@ -76,13 +76,10 @@ public final class Once {
         if (id == null) {
             return message.getMsgId();
         }
-        ByteArrayOutputStream named = new ByteArrayOutputStream();
-        for (byte[] part : new byte[][] {id.getBytes(UTF_8), message.getBody()}) {
-            if (part != null) {
-                named.write(part, 0, part.length);
-            }
-        }
-        return UUID.nameUUIDFromBytes(named.toByteArray()).toString();
+        byte[] of = id.getBytes(UTF_8);
+        byte[] body = message.getBody() == null ? new byte[0] : message.getBody();
+        ByteBuffer named = ByteBuffer.allocate(of.length + body.length).put(of).put(body);
+        return UUID.nameUUIDFromBytes(named.array()).toString();
     }
 
     /** Makes a listener that handles each message once, and makes the broker redeliver from the first failed one on. */
