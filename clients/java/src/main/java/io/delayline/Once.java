@@ -55,22 +55,35 @@ public final class Once {
             throw new IllegalStateException("a copy of it is being handled: " + id);
         }
         try {
-            if (!handled.claim(id)) {
-                return false;
-            }
-            try {
-                handler.handle(message);
-                return true;
-            } catch (Throwable failed) {
-                handled.release(id);
-                throw failed;
-            }
+            return handled.runOnce(id, () -> run(handler, message));
+        } catch (Failed failed) {
+            throw (Exception) failed.getCause();
         } finally {
             running.remove(id);
         }
     }
 
-    /** Returns what copies have in common and no other message has, in up to 36 characters. */
+    private static void run(Handler handler, MessageExt message) {
+        try {
+            handler.handle(message);
+        } catch (RuntimeException failed) {
+            throw failed;
+        } catch (Exception failed) {
+            // Spring commits a transaction of which a checked exception comes.
+            throw new Failed(failed);
+        }
+    }
+
+    private static final class Failed extends RuntimeException {
+        Failed(Exception checked) {
+            super(checked);
+        }
+    }
+
+    /**
+     * Returns what copies have in common and no other message has, in up to 56 characters: a producer that has addresses of IPv6
+     * alone makes such message ids.
+     */
     private static String identity(MessageExt message) {
         String id = message.getUserProperty("DELAYLINE_ID");
         if (id == null) {

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -68,6 +69,25 @@ class OnceTest {
         assertEquals(Arrays.asList(true, true, false, false), isNew);
     }
 
+    /** Else a transaction of Spring's would be committed, and with it the id of a message whose handler failed. */
+    @Test
+    void whatRemembersSeesUncheckedExceptionsAloneAndTheCallerThatOfTheHandler() {
+        List<Boolean> isChecked = new ArrayList<>();
+        Once once = new Once((id, work) -> {
+            try {
+                work.run();
+            } catch (Throwable failed) {
+                isChecked.add(!(failed instanceof RuntimeException));
+                throw failed;
+            }
+            return true;
+        });
+        assertThrows(IOException.class, () -> once.handle(messages("a").get(0), message -> {
+            throw new IOException("not yet");
+        }));
+        assertEquals(Arrays.asList(false), isChecked);
+    }
+
     /** RocketMQ's client gives a message back that is handled for longer than its consumeTimeout. */
     @Test
     void aCopyOfWhatIsBeingHandledComesAgainAsThatMayFail() throws Exception {
@@ -104,7 +124,8 @@ class OnceTest {
     @Test
     void thoseThatCameLongestAgoAreForgotten() {
         Handled two = Handled.inMemory(2);
-        List<Boolean> claims = Arrays.stream(new String[] {"a", "b", "a", "c", "b", "a"}).map(two::claim).collect(Collectors.toList());
-        assertEquals(Arrays.asList(true, true, false, true, false, true), claims);
+        List<Boolean> isNew = Arrays.stream(new String[] {"a", "b", "a", "c", "b", "a"})
+                .map(id -> two.runOnce(id, () -> { })).collect(Collectors.toList());
+        assertEquals(Arrays.asList(true, true, false, true, false, true), isNew);
     }
 }
