@@ -13,6 +13,7 @@ import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.impl.MQClientManager;
 import org.apache.rocketmq.client.impl.factory.MQClientInstance;
@@ -56,6 +57,8 @@ import org.apache.rocketmq.common.message.MessageConst;
 public final class RocketMqDelayline implements Delayline {
     private static final long REPEAT_MS = 1_000;
     private static final int THREADS = 4;
+    /** Of ResponseCode, which is in another package since 5.0. */
+    private static final int MESSAGE_ILLEGAL = 13;
     /** Messages of one key are processed in their order if they are in one queue. */
     private static final MessageQueueSelector BY_KEY = new SelectMessageQueueByHash();
 
@@ -162,7 +165,8 @@ public final class RocketMqDelayline implements Delayline {
         try {
             result = producer.send(message, BY_KEY, queueKey(command));
         } catch (Exception failed) {
-            throw lost(command, failed);
+            RejectedException refusal = refusal(failed);
+            throw refusal == null ? lost(command, failed) : refusal;
         }
         SendStatus status = result.getSendStatus();
         // A broker that ends now may have lost what is not on its disk, or not at the slave that it waits for. Without a slave that it
@@ -190,6 +194,17 @@ public final class RocketMqDelayline implements Delayline {
         }
         return new NoAnswerException("no answer within " + timeout + " to: " + command
                 + (failure == null ? "" : ": " + failure), failure);
+    }
+
+    /** Returns why a message cannot be sent as it is, such as for its length; null if another send may succeed. */
+    private static RejectedException refusal(Throwable failed) {
+        if (failed instanceof MQClientException && ((MQClientException) failed).getResponseCode() == MESSAGE_ILLEGAL) {
+            return new RejectedException("RocketMQ's client refuses it: " + ((MQClientException) failed).getErrorMessage());
+        }
+        if (failed instanceof MQBrokerException && ((MQBrokerException) failed).getResponseCode() == MESSAGE_ILLEGAL) {
+            return new RejectedException("a broker refuses it: " + ((MQBrokerException) failed).getErrorMessage());
+        }
+        return null;
     }
 
     /** Makes this producer known to the brokers of the inbox. The method has another result since 5.1. */
@@ -263,7 +278,7 @@ public final class RocketMqDelayline implements Delayline {
             try {
                 send(left);
             } catch (Exception failed) {
-                failure = failed;
+                onException(failed);
             }
             if (!threads.isShutdown()) {
                 threads.schedule(this, Math.min(REPEAT_MS, left), TimeUnit.MILLISECONDS);
@@ -297,7 +312,12 @@ public final class RocketMqDelayline implements Delayline {
 
         @Override
         public void onException(Throwable failed) {
-            failure = failed;
+            RejectedException refusal = refusal(failed);
+            if (refusal == null) {
+                failure = failed;
+            } else {
+                answer.completeExceptionally(refusal);
+            }
         }
 
         private void read(String json) {
