@@ -18,6 +18,11 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
 
+{{/* Where the server has all its pages, the probes' and metrics too; empty for /. */}}
+{{- define "delayline.basePath" -}}
+{{ (.Values.settings | default dict).DELAYLINE__HTTP__BASE_PATH | default "" | trimSuffix "/" }}
+{{- end }}
+
 {{/* Of each pod: no root, and no right that it does not need. */}}
 {{- define "delayline.podSecurity" -}}
 runAsNonRoot: true
