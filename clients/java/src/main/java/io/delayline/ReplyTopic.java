@@ -29,6 +29,8 @@ final class ReplyTopic {
     /** The callers that wait for an answer, by the ids of their messages. */
     final Map<String, Consumer<String>> waiting = new ConcurrentHashMap<>();
     private final Set<MessageQueue> queues = ConcurrentHashMap.newKeySet();
+    /** Why queues could not be read when that was last tried. */
+    private final Map<MessageQueue, Throwable> failures = new ConcurrentHashMap<>();
     final String topic;
     private final DefaultMQPullConsumer consumer;
     private final ScheduledExecutorService threads;
@@ -53,6 +55,11 @@ final class ReplyTopic {
         return !queues.isEmpty();
     }
 
+    /** Returns why answers may not be read, such as for a right that the account does not have; or null. */
+    Throwable failure() {
+        return failures.values().stream().findFirst().orElse(null);
+    }
+
     void close() {
         consumer.shutdown();
     }
@@ -62,6 +69,7 @@ final class ReplyTopic {
         PullCallback callback = new PullCallback() {
             @Override
             public void onSuccess(PullResult result) {
+                failures.remove(queue);
                 if (result.getMsgFoundList() != null) {
                     result.getMsgFoundList().forEach(ReplyTopic.this::read);
                 }
@@ -70,6 +78,7 @@ final class ReplyTopic {
 
             @Override
             public void onException(Throwable failed) {
+                failures.put(queue, failed);
                 if (!threads.isShutdown()) {
                     threads.schedule(() -> pull(queue, from), AGAIN_MS, TimeUnit.MILLISECONDS);
                 }

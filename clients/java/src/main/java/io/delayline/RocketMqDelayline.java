@@ -116,7 +116,8 @@ public final class RocketMqDelayline implements Delayline {
 
     /**
      * Takes answers from this topic, one of {@code gateway.replies}, and not as replies to the producer. Services may share it;
-     * each instance reads all of it from now on, as the group {@code GROUP_delayline_answers}. It must exist.
+     * each instance reads all of it from now on, as the group {@code GROUP_delayline_answers}, where GROUP is the producer's.
+     * It must exist. Where brokers have accounts, the producer's needs the right {@code SUB} on the topic and on that group.
      */
     @SuppressWarnings("deprecation")
     public RocketMqDelayline replyTopic(String topic) {
@@ -129,7 +130,11 @@ public final class RocketMqDelayline implements Delayline {
         } catch (MQClientException failed) {
             throw new DelaylineException("RocketMQ's client does not start: " + failed.getMessage(), failed);
         }
-        replies = new ReplyTopic(topic, consumer, threads);
+        return replyTopic(new ReplyTopic(topic, consumer, threads));
+    }
+
+    RocketMqDelayline replyTopic(ReplyTopic topic) {
+        replies = topic;
         try {
             replies.open();
         } catch (MQClientException | RuntimeException away) {
@@ -179,7 +184,7 @@ public final class RocketMqDelayline implements Delayline {
     @Override
     public void close() {
         threads.shutdownNow();
-        open.forEach(question -> question.answer.completeExceptionally(lost(question.command, question.failure)));
+        open.forEach(Question::lose);
         if (replies != null) {
             replies.close();
         }
@@ -270,7 +275,7 @@ public final class RocketMqDelayline implements Delayline {
         public void run() {
             long left = TimeUnit.NANOSECONDS.toMillis(end - System.nanoTime());
             if (left <= 0) {
-                answer.completeExceptionally(lost(command, failure));
+                lose();
             }
             if (answer.isDone()) {
                 return;
@@ -283,6 +288,11 @@ public final class RocketMqDelayline implements Delayline {
             if (!threads.isShutdown()) {
                 threads.schedule(this, Math.min(REPEAT_MS, left), TimeUnit.MILLISECONDS);
             }
+        }
+
+        void lose() {
+            Throwable unread = failure == null && replies != null ? replies.failure() : failure;
+            answer.completeExceptionally(lost(command, unread));
         }
 
         private void send(long left) throws Exception {
