@@ -17,14 +17,15 @@ import org.springframework.core.env.Environment;
  *
  * <p>Further properties, all of them optional: {@code delayline.group} (the name of the application), {@code delayline.inbox},
  * {@code delayline.reply-topic}, {@code delayline.token}, {@code delayline.kind} and {@code delayline.timeout}. A bean of an
- * application's own takes the place of each.
+ * application's own takes the place of the one of its type; one that is another {@link Delayline}, or is declared as one, that of
+ * both.
  */
 @Configuration(proxyBeanMethods = false)
 public class DelaylineAutoConfiguration {
 
     @Bean
     @Primary
-    @ConditionalOnMissingBean
+    @ConditionalOnMissingBean(value = Delayline.class, ignored = HttpDelayline.class)
     @ConditionalOnProperty("delayline.nameserver")
     RocketMqDelayline rocketMqDelayline(Environment environment) {
         String application = environment.getProperty("spring.application.name", "delayline");
@@ -38,7 +39,7 @@ public class DelaylineAutoConfiguration {
     }
 
     @Bean
-    @ConditionalOnMissingBean
+    @ConditionalOnMissingBean(value = Delayline.class, ignored = RocketMqDelayline.class)
     @ConditionalOnProperty("delayline.url")
     HttpDelayline httpDelayline(Environment environment) {
         return new HttpDelayline(environment.getRequiredProperty("delayline.url"))

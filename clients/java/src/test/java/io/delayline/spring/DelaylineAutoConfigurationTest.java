@@ -1,5 +1,6 @@
 package io.delayline.spring;
 
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -34,6 +35,15 @@ class DelaylineAutoConfigurationTest {
         }
     }
 
+    @Configuration
+    @EnableAutoConfiguration
+    static class ShopWithAnother {
+        @Bean
+        Delayline own() {
+            return ShopWithItsOwn.OWN;
+        }
+    }
+
     private static ConfigurableApplicationContext run(Class<?> application, String... properties) {
         return new SpringApplicationBuilder(application).web(WebApplicationType.NONE).logStartupInfo(false).run(properties);
     }
@@ -56,6 +66,18 @@ class DelaylineAutoConfigurationTest {
         }
         try (ConfigurableApplicationContext context = run(ShopWithItsOwn.class, "--delayline.url=http://127.0.0.1:1")) {
             assertEquals(ShopWithItsOwn.OWN, context.getBean(Delayline.class));
+        }
+    }
+
+    @Test
+    void oneOfAnApplicationsOwnTakesThePlaceOfThatOfItsType() {
+        String[] both = {"--delayline.nameserver=127.0.0.1:1", "--delayline.url=http://127.0.0.1:1"};
+        try (ConfigurableApplicationContext context = run(ShopWithItsOwn.class, both)) {
+            assertEquals(ShopWithItsOwn.OWN, context.getBean(HttpDelayline.class));
+            assertTrue(context.getBean(Delayline.class) instanceof RocketMqDelayline);
+        }
+        try (ConfigurableApplicationContext context = run(ShopWithAnother.class, both)) {
+            assertArrayEquals(new String[] {"own"}, context.getBeanNamesForType(Delayline.class));
         }
     }
 
