@@ -36,7 +36,8 @@ async fn a_shop_in_python_schedules_moves_and_cancels() {
 
 #[tokio::test]
 async fn a_shop_in_go_schedules_moves_and_cancels() {
-    let expected = "new scheduled\nexisting\ndone 10m0s\ndone\nfinished cancelled\nnot_found\nrefused: 400\n";
+    let expected =
+        "new scheduled\nnew\nexisting\ndone 10m0s\ndone\nfinished cancelled\nnot_found\nrefused: 400\n";
     assert_eq!(shop(Language::go().await).await, expected);
 }
 

@@ -46,7 +46,7 @@ type Refused struct {
 func (r *Refused) Error() string { return r.Detail }
 
 // Client speaks to one server. A request that fails otherwise than by *Refused may have been carried out or not. To cancel and to
-// end a claim may be repeated, and so may to schedule as long as the task is there. After a shift, look with Find first.
+// end a claim may be repeated, and so may to schedule with a name. Before another request is repeated, look with Find.
 type Client struct {
 	URL   string
 	Token string
@@ -59,10 +59,12 @@ func New(address string) *Client {
 	return &Client{URL: strings.TrimRight(address, "/"), HTTP: http.Client{Timeout: 90 * time.Second}}
 }
 
-// Schedule answers new, existing, replaced or running; after is a span such as 15m.
-func (c *Client) Schedule(kind, key, after string, payload any) (Answer, error) {
+// Schedule answers new, existing, replaced or running; after is a span such as 15m. A name of the caller's choice for the request,
+// if it is not empty, is sent as Idempotency-Key.
+func (c *Client) Schedule(kind, key, after string, payload any, name string) (answer Answer, err error) {
 	body := map[string]any{"after": after, "payload": payload}
-	return c.answer(http.MethodPut, task(kind, key), body)
+	err = c.request(http.MethodPut, task(kind, key), body, name, &answer)
+	return answer, err
 }
 
 // Cancel answers done: the task never runs. Else too_late, finished or not_found.
@@ -73,7 +75,7 @@ func (c *Client) Cancel(kind, key string) (Answer, error) {
 // Find gives the task of a kind and key, or nil.
 func (c *Client) Find(kind, key string) (*Task, error) {
 	var found Task
-	err := c.request(http.MethodGet, task(kind, key), nil, &found)
+	err := c.request(http.MethodGet, task(kind, key), nil, "", &found)
 	var refused *Refused
 	if errors.As(err, &refused) && refused.Status == http.StatusNotFound {
 		return nil, nil
@@ -90,7 +92,7 @@ func (c *Client) Shift(kind, key, by string) (Answer, error) {
 func (c *Client) Claim(kinds []string, max int, wait, lease string) ([]Claim, error) {
 	var given struct{ Claims []Claim }
 	body := map[string]any{"kinds": kinds, "max": max, "wait": wait, "lease": lease}
-	err := c.request(http.MethodPost, "/v1/claims", body, &given)
+	err := c.request(http.MethodPost, "/v1/claims", body, "", &given)
 	return given.Claims, err
 }
 
@@ -108,11 +110,11 @@ func task(kind, key string) string {
 }
 
 func (c *Client) answer(method, path string, body any) (answer Answer, err error) {
-	err = c.request(method, path, body, &answer)
+	err = c.request(method, path, body, "", &answer)
 	return answer, err
 }
 
-func (c *Client) request(method, path string, body, into any) error {
+func (c *Client) request(method, path string, body any, name string, into any) error {
 	var sent bytes.Buffer
 	if body != nil {
 		if err := json.NewEncoder(&sent).Encode(body); err != nil {
@@ -124,6 +126,9 @@ func (c *Client) request(method, path string, body, into any) error {
 		return err
 	}
 	request.Header.Set("Content-Type", "application/json")
+	if name != "" {
+		request.Header.Set("Idempotency-Key", name)
+	}
 	if c.Token != "" {
 		request.Header.Set("Authorization", "Bearer "+c.Token)
 	}
