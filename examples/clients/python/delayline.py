@@ -50,20 +50,20 @@ class Delayline:
         _, body = self._request("POST", "/v1/claims", {"kinds": kinds, "max": max, "wait": wait, "lease": lease})
         return [(given["claim"], given["task"]) for given in body["claims"]]
 
-    def end(self, claim, how="done", **more):
+    def end(self, claim, how="done", timeout=90, **more):
         """Ends a claim by "done", "retry", "snooze" or "discard", or extends it; False if it held no more."""
-        answer, _ = self._answer("POST", f"/v1/claims/{claim}/{how}", more)
+        answer, _ = self._answer("POST", f"/v1/claims/{claim}/{how}", more, timeout=timeout)
         return answer == "done"
 
     @staticmethod
     def _task(kind, key):
         return "/v1/tasks/" + "/".join(urllib.parse.quote(name, safe="") for name in (kind, key))
 
-    def _answer(self, method, path, body, name=None):
-        _, body = self._request(method, path, body, name)
+    def _answer(self, method, path, body, name=None, timeout=90):
+        _, body = self._request(method, path, body, name, timeout)
         return body["answer"], body.get("task")
 
-    def _request(self, method, path, body=None, name=None):
+    def _request(self, method, path, body=None, name=None, timeout=90):
         request = urllib.request.Request(self.url + path, method=method)
         request.add_header("Content-Type", "application/json")
         if name:
@@ -72,8 +72,8 @@ class Delayline:
             request.add_header("Authorization", f"Bearer {self.token}")
         data = None if body is None else json.dumps(body).encode()
         try:
-            # Longer than a claim may wait.
-            with urllib.request.urlopen(request, data, timeout=90) as response:
+            # By default longer than a claim may wait.
+            with urllib.request.urlopen(request, data, timeout=timeout) as response:
                 return response.status, json.load(response)
         except urllib.error.HTTPError as refused:
             # Whether it was carried out is not known.

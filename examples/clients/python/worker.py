@@ -21,36 +21,53 @@ def build(report, is_lost):
 
 @contextlib.contextmanager
 def kept(server, claim, lease):
-    """Extends the claim three times in each lease, as long as the work takes, and tells when it is another worker's."""
+    """Extends the claim three times in each lease, as long as the work takes, and tells when it is another worker's, or may be."""
     over, is_lost = threading.Event(), threading.Event()
+    began = time.monotonic()
+    held_until = began + lease
+
+    def lose():
+        is_lost.set()
+        over.set()
 
     def extend():
-        while not over.wait(lease / 3):
-            # What fails is tried again by the next.
+        nonlocal held_until
+        sent = began
+        while not over.wait(sent + lease / 3 - time.monotonic()):
+            sent = time.monotonic()
+            if sent >= held_until:
+                return lose()
+            # What fails, or hangs, is tried again by the next.
             with contextlib.suppress(OSError):
-                if not server.end(claim, "extend", lease=f"{lease}s"):
-                    is_lost.set()
-                    return
+                if not server.end(claim, "extend", timeout=lease / 3, lease=f"{lease}s"):
+                    return lose()
+                held_until = sent + lease
 
-    keeping = threading.Thread(target=extend, daemon=True)
-    keeping.start()
+    def watch():
+        """By this worker's own clock, as the server may not answer."""
+        while not over.wait(held_until - time.monotonic()):
+            if time.monotonic() >= held_until:
+                lose()
+
+    for keeping in (extend, watch):
+        threading.Thread(target=keeping, daemon=True).start()
     try:
         yield is_lost
     finally:
+        # An extend that is on its way is not waited for.
         over.set()
-        keeping.join()
 
 
 def work(server, kind, lease):
     for claim, task in server.claim([kind], lease=f"{lease}s"):
-        try:
-            with kept(server, claim, lease) as is_lost:
+        end, more = "done", {}
+        with kept(server, claim, lease) as is_lost:
+            try:
                 build(task["payload"], is_lost)
-        except Exception as failure:
-            held = server.end(claim, "retry", reason=str(failure))
-        else:
-            held = server.end(claim)
-        if not held:
+            except Exception as failure:
+                end, more = "retry", {"reason": str(failure)}
+        # What was given up is neither done nor failed.
+        if is_lost.is_set() or not server.end(claim, end, **more):
             print("lost the claim of", task["id"], flush=True)
 
 

@@ -38,8 +38,13 @@ func build(held context.Context, payload json.RawMessage) error {
 	}
 }
 
-// keep extends the claim three times in each lease, until held is over; lost ends it when the claim is another worker's.
+// keep extends the claim three times in each lease, until held is over; lost ends it when the claim is another worker's, or may be.
 func keep(held context.Context, lost context.CancelFunc, server *delayline.Client, claim string, lease time.Duration) {
+	// By this worker's own clock, as the server may not answer.
+	end := time.AfterFunc(lease, lost)
+	defer end.Stop()
+	quick := *server
+	quick.HTTP.Timeout = lease / 3
 	tick := time.NewTicker(lease / 3)
 	defer tick.Stop()
 	for {
@@ -47,8 +52,18 @@ func keep(held context.Context, lost context.CancelFunc, server *delayline.Clien
 		case <-held.Done():
 			return
 		case <-tick.C:
-			// What fails is tried again by the next.
-			if holds, err := server.End(claim, "extend", map[string]string{"lease": lease.String()}); err == nil && !holds {
+			// Of two that are ready either may be chosen.
+			if held.Err() != nil {
+				return
+			}
+			sent := time.Now()
+			holds, err := quick.End(claim, "extend", map[string]string{"lease": lease.String()})
+			switch {
+			case err != nil:
+				// What fails, or hangs, is tried again by the next.
+			case holds:
+				end.Reset(time.Until(sent.Add(lease)))
+			default:
 				lost()
 			}
 		}
@@ -59,11 +74,14 @@ func work(server *delayline.Client, claim delayline.Claim, lease time.Duration) 
 	isHeld, over := context.WithCancel(context.Background())
 	go keep(isHeld, over, server, claim.Claim, lease)
 	failure := build(isHeld, claim.Task.Payload)
+	held, err := isHeld.Err() == nil, error(nil)
 	over()
-	held, err := true, error(nil)
-	if failure != nil {
+	switch {
+	case !held:
+		// What was given up is neither done nor failed.
+	case failure != nil:
 		held, err = server.End(claim.Claim, "retry", map[string]string{"reason": failure.Error()})
-	} else {
+	default:
 		held, err = server.End(claim.Claim, "done", nil)
 	}
 	switch {
