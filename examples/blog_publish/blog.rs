@@ -57,7 +57,10 @@ impl Working {
 
 /// The blog on one driver. The text is the same for all of them: only the types differ, and how each is opened.
 macro_rules! blog {
-    ($driver:ident, $database:ty, $store:ty, begin: $begin:expr, open: $open:expr, id: $id:literal) => {
+    (
+        $driver:ident, $database:ty, $store:ty,
+        begin: $begin:expr, open: $open:expr, id: $id:literal, newest: $newest:literal
+    ) => {
         pub(crate) mod $driver {
             use std::collections::BTreeMap;
             use std::sync::Arc;
@@ -120,8 +123,8 @@ macro_rules! blog {
                     let mut insert = Query::new("INSERT INTO blog_posts (title, status) VALUES (");
                     insert.push_bind(title.to_owned()).push(", 'draft')");
                     insert.build().execute(&mut *tx).await?;
-                    let newest = "SELECT max(id) FROM blog_posts";
-                    let post: i64 = sqlx::query_scalar(newest).fetch_one(&mut *tx).await?;
+                    // Of this connection: another's may have a later id.
+                    let post: i64 = sqlx::query_scalar($newest).fetch_one(&mut *tx).await?;
                     tx.commit().await?;
                     info!(post, title, "written");
                     Ok(post)
@@ -253,7 +256,8 @@ blog!(
         let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&file);
         Ok::<_, Error>((store, sqlx::SqlitePool::connect_with(options).await?))
     },
-    id: "INTEGER PRIMARY KEY"
+    id: "INTEGER PRIMARY KEY",
+    newest: "SELECT last_insert_rowid()"
 );
 
 #[cfg(feature = "postgres")]
@@ -267,7 +271,8 @@ blog!(
         store.migrate().await?;
         Ok::<_, Error>((store, sqlx::PgPool::connect(&url).await?))
     },
-    id: "BIGSERIAL PRIMARY KEY"
+    id: "BIGSERIAL PRIMARY KEY",
+    newest: "SELECT lastval()"
 );
 
 #[cfg(feature = "mysql")]
@@ -281,5 +286,7 @@ blog!(
         store.migrate().await?;
         Ok::<_, Error>((store, sqlx::MySqlPool::connect(&url).await?))
     },
-    id: "BIGINT AUTO_INCREMENT PRIMARY KEY"
+    id: "BIGINT AUTO_INCREMENT PRIMARY KEY",
+    // By itself it is unsigned, and so no i64.
+    newest: "SELECT CAST(last_insert_id() AS SIGNED)"
 );
