@@ -31,6 +31,8 @@ struct PauseCache {
     until: BTreeMap<Kind, Option<Timestamp>>,
     /// When and why the store has not answered, unless it has since.
     failed: Option<(Moment, Error)>,
+    /// How often this process has changed what the store would answer.
+    changes: u64,
 }
 
 impl Pauses {
@@ -84,38 +86,43 @@ impl Pauses {
         let clock = &kernel.clock;
         let came = clock.moment();
         let _asking = self.asking.lock().await;
-        let asked = clock.moment();
-        if self.is_fresh(&asked) {
-            return Ok(());
-        }
-        if let Some(error) = self.failed_since(&came) {
-            return Err(error);
-        }
-        let answer = clock.timeout(ASK_LIMIT, self.all(kernel)).await;
-        match answer.unwrap_or_else(|| Err(unanswered(kernel.store.name(), ASK_LIMIT))) {
-            Ok(found) => {
-                let until = found.into_iter().map(|paused| (paused.kind, paused.until));
-                let until = until.collect();
-                let cache = PauseCache {
-                    asked: Some(asked),
-                    until,
-                    failed: None,
-                };
-                if std::mem::replace(&mut *self.cache(), cache).failed.is_some() {
-                    info!("which kinds are paused is known again, and tasks start");
-                }
-                Ok(())
+        loop {
+            let asked = clock.moment();
+            if self.is_fresh(&asked) {
+                return Ok(());
             }
-            Err(error) => {
-                let failure = (clock.moment(), error.once_more());
-                if self.cache().failed.replace(failure).is_none() {
-                    warn!(
-                        %error,
-                        "which kinds are paused cannot be found out, so no task starts here until it can; it is tried \
-                         again and again: see that the store is up, and that its tables are not locked"
-                    );
+            if let Some(error) = self.failed_since(&came) {
+                return Err(error);
+            }
+            let changes = self.cache().changes;
+            let answer = clock.timeout(ASK_LIMIT, self.all(kernel)).await;
+            match answer.unwrap_or_else(|| Err(unanswered(kernel.store.name(), ASK_LIMIT))) {
+                Ok(found) => {
+                    let until = found.into_iter().map(|paused| (paused.kind, paused.until));
+                    let until = until.collect();
+                    let mut cache = self.cache();
+                    // Else the answer may be from before the change.
+                    if cache.changes != changes {
+                        continue;
+                    }
+                    cache.asked = Some(asked);
+                    cache.until = until;
+                    if cache.failed.take().is_some() {
+                        info!("which kinds are paused is known again, and tasks start");
+                    }
+                    return Ok(());
                 }
-                Err(error)
+                Err(error) => {
+                    let failure = (clock.moment(), error.once_more());
+                    if self.cache().failed.replace(failure).is_none() {
+                        warn!(
+                            %error,
+                            "which kinds are paused cannot be found out, so no task starts here until it can; it is \
+                             tried again and again: see that the store is up, and that its tables are not locked"
+                        );
+                    }
+                    return Err(error);
+                }
             }
         }
     }
@@ -129,7 +136,9 @@ impl Pauses {
 
     /// Forgets how fresh what is known is: this process has just changed it.
     pub(crate) fn outdate(&self) {
-        self.cache().asked = None;
+        let mut cache = self.cache();
+        cache.asked = None;
+        cache.changes += 1;
     }
 
     fn cache(&self) -> MutexGuard<'_, PauseCache> {

@@ -28,6 +28,7 @@ pub(crate) enum Op {
     Renew,
     Find,
     List,
+    Count,
     Purge,
     Check,
 }
@@ -354,7 +355,7 @@ impl Store for Meddled {
         most: usize,
     ) -> Result<Stamped<Vec<usize>>, Error> {
         let counting = self.store.due_within(kind, state, spans, most);
-        self.through(Op::List, counting, |counted| counted.found.len())
+        self.through(Op::Count, counting, |counted| counted.found.len())
             .await
     }
 

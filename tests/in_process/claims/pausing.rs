@@ -72,6 +72,23 @@ async fn nothing_is_given_while_the_store_does_not_say_what_is_paused() {
     }
 }
 
+/// Its answer is from before the pause, which this process knows.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_given_by_an_answer_that_was_under_way_when_its_kind_was_paused() {
+    let world = World::new();
+    let claims = world.scheduler.claims();
+    let row = schedule(&world, secs(0)).await;
+    world.store.hold_answers(Op::List);
+    let taking = tokio::spawn(async move { take(&claims, 1).await });
+    while world.store.waiting(Op::List) == 0 {
+        tokio::task::yield_now().await;
+    }
+    world.scheduler.pause(KIND, None, "").await.unwrap();
+    world.store.free(Op::List);
+    assert_eq!(taking.await.unwrap(), []);
+    assert_eq!(world.row(row.id).await.version, row.version);
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_a_slow_store_has_claimed_is_given_back_if_its_kind_was_paused_meanwhile() {
     let world = World::new();

@@ -4,7 +4,7 @@ use delayline::{NewTask, Scheduler, Worker, defaults};
 
 use crate::support::{KIND, Op, Running, World, ms, secs};
 
-const EVERY_OP: [Op; 12] = [
+const EVERY_OP: [Op; 13] = [
     Op::Now,
     Op::Insert,
     Op::Change,
@@ -16,6 +16,7 @@ const EVERY_OP: [Op; 12] = [
     Op::Renew,
     Op::Find,
     Op::List,
+    Op::Count,
     Op::Purge,
 ];
 
