@@ -64,9 +64,11 @@ impl Held {
     }
 
     /// How it is renewed, if it is to be: while its handler may still run, and for `patience` while its end is not settled, as
-    /// what cannot be settled must not be kept from others for ever.
-    pub(super) fn renewal(&self, now: &Moment, patience: Duration) -> Option<Renewal> {
+    /// what cannot be settled must not be kept from others for ever; nor must what waits until a handler has come to its end
+    /// that `is_stopping`.
+    pub(super) fn renewal(&self, now: &Moment, patience: Duration, is_stopping: bool) -> Option<Renewal> {
         let started = match self.phase {
+            Phase::Asking | Phase::Queued if is_stopping => return None,
             Phase::Asking | Phase::Queued | Phase::Starting => false,
             Phase::Running {
                 until: Some(until), ..

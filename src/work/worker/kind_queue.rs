@@ -176,17 +176,15 @@ impl KindQueue {
     /// The claims to renew; those whose end is not settled yet for `patience` at the most.
     pub(crate) fn renewable(&self, now: &Moment, patience: Duration) -> Vec<Renewal> {
         let state = self.state();
-        let renewals = state
-            .claims
-            .values()
-            .filter_map(|held| held.renewal(now, patience));
-        renewals.collect()
+        state.renewable(now, patience).map(|(_, renewal)| renewal).collect()
     }
 
     /// Whether there is a claim to be renewed that may not hold any more.
     pub(crate) fn is_unsure(&self, now: &Now, patience: Duration) -> bool {
-        let unsure = |held: &Held| !held.lease.holds(now) && held.renewal(&now.moment, patience).is_some();
-        self.state().claims.values().any(unsure)
+        let state = self.state();
+        state
+            .renewable(&now.moment, patience)
+            .any(|(held, _)| !held.lease.holds(now))
     }
 
     /// The store could not renew a claim.
@@ -278,15 +276,15 @@ impl KindQueue {
         let mut unsure = false;
         let mut at = 0;
         while let Some(&id) = state.waiting.get(at) {
+            let is_stopping = state.is_stopping(id);
             let Some(held) = state.claims.get_mut(&id) else {
                 state.waiting.remove(at);
                 continue;
             };
-            let is_stopping = state.stopping.range((id, 0)..=(id, u64::MAX)).next().is_some();
             let holds = held.lease.holds(now);
             if is_stopping || !holds {
                 // Perhaps another's by now: a handler must not start for it here before it has been renewed.
-                unsure |= !holds;
+                unsure |= !holds && !is_stopping;
                 at += 1;
                 continue;
             }

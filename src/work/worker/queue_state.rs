@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::attempt::Attempt;
 use super::held::{Held, Phase};
 use crate::TaskId;
+use crate::clock::Moment;
 use crate::store::Renewal;
 
 /// Holds the claims of one queue: which wait, in which order, and which run.
@@ -56,6 +58,19 @@ impl QueueState {
     pub(super) fn asking(&mut self, attempt: &Arc<Attempt>) -> Option<&mut Held> {
         self.held(attempt)
             .filter(|held| matches!(held.phase, Phase::Asking))
+    }
+
+    /// Whether a handler of a task was told to stop and has not come to an end.
+    pub(super) fn is_stopping(&self, id: TaskId) -> bool {
+        self.stopping.range((id, 0)..=(id, u64::MAX)).next().is_some()
+    }
+
+    /// The claims that are to be renewed, and how.
+    pub(super) fn renewable(&self, now: &Moment, patience: Duration) -> impl Iterator<Item = (&Held, Renewal)> {
+        self.claims.iter().filter_map(move |(&id, held)| {
+            let renewal = held.renewal(now, patience, self.is_stopping(id))?;
+            Some((held, renewal))
+        })
     }
 
     /// Takes a claim out, and stops its handler if that runs.

@@ -185,8 +185,9 @@ async fn the_lease_of_a_handler_that_blocks_for_longer_than_it_may_run_ends() {
     });
     let _worker = Running::start(worker.lease(secs(1)));
     let row = schedule(&world, 0).await;
+    // And again, once this worker has claimed it anew: it can start it no more.
     let expired = async {
-        while world.row(row.id).await.version < 3 {
+        while world.row(row.id).await.version < 6 {
             tokio::time::sleep(ms(10)).await;
         }
     };
