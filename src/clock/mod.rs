@@ -224,6 +224,14 @@ impl Clock {
         }
     }
 
+    /// A random number that no other process draws, nor a copy of this one that goes on from the same moment.
+    #[cfg(feature = "redis")]
+    pub(crate) fn unique_number(&self) -> u64 {
+        let mut random = [0; 8];
+        self.chance.fill(&mut random);
+        u64::from_be_bytes(random)
+    }
+
     /// A random number below `bound`, each as likely; 0 if `bound` is 0.
     pub fn random_below(&self, bound: u64) -> u64 {
         if bound == 0 {
@@ -384,6 +392,14 @@ mod tests {
                 unique_name()
             };
             assert_ne!(name(), name());
+        }
+        #[cfg(feature = "redis")]
+        {
+            let number = || {
+                fastrand::seed(7);
+                Clock::system().unique_number()
+            };
+            assert_ne!(number(), number());
         }
     }
 }

@@ -58,7 +58,7 @@ impl Database {
         let namespace = format!("{}:tasks", settings.prefix);
         let address = settings.address.clone();
         let channel = format!("{{{namespace}}}:soon:{}", address.database());
-        let idle = Arc::<Idle>::default();
+        let idle = Arc::new(Idle::new(clock.clone()));
         let wait = settings.wait.map_or(Duration::ZERO, |(_, within)| within);
         let link = Link::new(address.clone(), Role::Store, ANSWER_LIMIT.saturating_add(wait));
         let link = Arc::new(link);
@@ -122,7 +122,7 @@ impl Database {
     /// By what a script knows a call that comes once more, as a client of a Cluster sends one again whose answer was lost.
     pub(super) fn token(&self) -> String {
         match self.is_clustered() {
-            true => self.clock.random_below(u64::MAX).to_string(),
+            true => self.clock.unique_number().to_string(),
             false => String::new(),
         }
     }

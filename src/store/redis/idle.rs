@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use super::shards::Shard;
 use crate::Timestamp;
+use crate::clock::{Clock, Moment};
 use crate::task::timestamp::duration;
 
 /// By how much clocks of servers, and answers, may part without anything being made of it.
@@ -15,8 +14,11 @@ const JUMP: Duration = Duration::from_secs(5);
 
 /// Knows of each shard, by the names of its indexes, the first time in each: what its server has said of them last. Whatever is
 /// written to a shard, by this process or by others, makes that unknown, and the shard is asked again.
-#[derive(Debug, Default)]
-pub(super) struct Idle(Mutex<HashMap<Shard, FirstTimes>>);
+#[derive(Debug)]
+pub(super) struct Idle {
+    clock: Clock,
+    shards: Mutex<HashMap<Shard, FirstTimes>>,
+}
 
 #[derive(Debug, Default)]
 struct FirstTimes {
@@ -30,18 +32,25 @@ struct FirstTimes {
 struct First {
     first: Option<Timestamp>,
     now: Timestamp,
-    at: Instant,
+    at: Moment,
 }
 
 impl First {
     /// The time by the clock of the server: not ahead of it, so cut off.
-    fn now(&self) -> Timestamp {
-        let passed = self.at.elapsed().as_millis();
+    fn now(&self, moment: &Moment) -> Timestamp {
+        let passed = self.at.steadily_until(moment).as_millis();
         self.now.shifted(i64::try_from(passed).unwrap_or(i64::MAX))
     }
 }
 
 impl Idle {
+    pub(super) fn new(clock: Clock) -> Self {
+        Self {
+            clock,
+            shards: Mutex::default(),
+        }
+    }
+
     /// The time by the clock of a shard's server if none of these indexes has a row up to so long from then, or at any time. What
     /// was said longer ago than `believed` is not believed.
     pub(super) fn quiet<'a>(
@@ -50,13 +59,16 @@ impl Idle {
         mut indexes: impl Iterator<Item = (&'a str, Option<Duration>)>,
         believed: Duration,
     ) -> Option<Timestamp> {
-        let all = self.all();
+        let (all, moment) = (self.all(), self.clock.moment());
         let known = &all.get(&shard)?.firsts;
         indexes.try_fold(Timestamp::MIN, |now, (index, within)| {
-            let first = known.get(index).filter(|first| first.at.elapsed() < believed)?;
-            let until = within.map_or(Timestamp::MAX, |within| first.now().after(within));
+            let first = known.get(index)?;
+            if first.at.until(&moment) >= believed {
+                return None;
+            }
+            let until = within.map_or(Timestamp::MAX, |within| first.now(&moment).after(within));
             let is_quiet = first.first.is_none_or(|first| first > until);
-            is_quiet.then(|| now.max(first.now()))
+            is_quiet.then(|| now.max(first.now(&moment)))
         })
     }
 
@@ -81,7 +93,7 @@ impl Idle {
         now: Timestamp,
         firsts: impl Iterator<Item = (String, Option<Timestamp>)>,
     ) {
-        let (mut all, at) = (self.all(), Instant::now());
+        let (mut all, at) = (self.all(), self.clock.moment());
         let known = all.entry(shard).or_default();
         if known.writes == writes {
             let first = |(index, first)| (index, First { first, now, at });
@@ -95,7 +107,9 @@ impl Idle {
         let Some(known) = all.get_mut(&shard) else {
             return;
         };
-        let has_jumped = |first: &First| duration(now.millis_since(first.now()).saturating_abs()) > JUMP;
+        let moment = self.clock.moment();
+        let has_jumped =
+            |first: &First| duration(now.millis_since(first.now(&moment)).saturating_abs()) > JUMP;
         known.firsts.retain(|_, first| !has_jumped(first));
     }
 
@@ -115,7 +129,7 @@ impl Idle {
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<Shard, FirstTimes>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -55,7 +55,7 @@ struct ListenerState {
 impl Listener {
     pub(super) fn new(address: Address, channel: String, idle: Arc<Idle>, clock: Clock) -> Self {
         let state = ListenerState {
-            sender: clock.random_below(u64::MAX),
+            sender: clock.unique_number(),
             idle,
             is_connected: AtomicBool::new(false),
             soon: Notify::new(),
@@ -156,7 +156,7 @@ mod tests {
     fn wakes(text: &str) -> bool {
         let state = ListenerState {
             sender: 7,
-            idle: Arc::default(),
+            idle: Arc::new(Idle::new(Clock::system())),
             is_connected: AtomicBool::new(true),
             soon: Notify::new(),
         };

@@ -40,42 +40,50 @@ struct Waiter {
 
 /// Waits in line until there are claims for this request, or until `until`; then gives none.
 pub(super) async fn wait(request: Request, until: Instant) -> Result<Offered, Error> {
-    let Request { claims, kinds, .. } = &request;
-    let (kernel, shared) = (Arc::clone(&claims.kernel), Arc::clone(&claims.shared));
-    let kinds = kinds.clone();
-    let (answer, answered) = oneshot::channel();
-    let waiter = Waiter {
-        request: Arc::new(request),
-        until,
-        answer,
-    };
-    if let Some(came) = shared.lines.add(&kinds, waiter) {
-        start(&kernel, poll(Arc::clone(&kernel), shared, kinds, came));
+    let request = Arc::new(request);
+    let (kernel, shared) = (&request.claims.kernel, &request.claims.shared);
+    loop {
+        let (answer, answered) = oneshot::channel();
+        let waiter = Waiter {
+            request: Arc::clone(&request),
+            until,
+            answer,
+        };
+        if let Some(came) = shared.lines.add(&request.kinds, waiter) {
+            let polling = Polling {
+                shared: Arc::clone(shared),
+                kinds: request.kinds.clone(),
+                came,
+            };
+            start(kernel, poll(Arc::clone(kernel), polling));
+        }
+        // Else the runtime of the poll has ended, and another begins in this one.
+        if let Ok(answer) = answered.await {
+            return answer;
+        }
     }
-    answered
-        .await
-        .unwrap_or_else(|_| Err(Error::unanswered(kernel.store.name())))
 }
 
 /// Claims for those who wait for these kinds until none does: at once when a signal says that a task may be due, and every
 /// [`defaults::CLAIM_EVERY`].
-async fn poll(kernel: Arc<Kernel>, shared: Arc<Shared>, kinds: BTreeSet<Kind>, came: Arc<Notify>) {
+async fn poll(kernel: Arc<Kernel>, polling: Polling) {
+    let Polling { shared, kinds, came } = &polling;
     let (clock, lines) = (&kernel.clock, &shared.lines);
     let mut due = kernel.due.subscribe(kinds.clone());
     let mut ask_at = clock.instant();
-    while let Some(first_end) = lines.first_end(&kinds) {
+    while let Some(first_end) = lines.first_end(kinds) {
         tokio::select! {
             biased;
             () = due.raised() => {}
             () = clock.sleep_until(ask_at) => {}
             () = came.notified() => continue,
             () = clock.sleep_until(first_end) => {
-                lines.answer_ended(&kinds, clock.instant());
+                lines.answer_ended(kinds, clock.instant());
                 continue;
             }
         }
         due.clear();
-        if let Some((request, places)) = lines.next(&kinds) {
+        if let Some((request, places)) = lines.next(kinds) {
             let asked = clock.instant();
             let claiming = Arc::clone(&request);
             // By itself, as a store may panic.
@@ -91,7 +99,7 @@ async fn poll(kernel: Arc<Kernel>, shared: Arc<Shared>, kinds: BTreeSet<Kind>, c
                 }
                 Err(error) if error.is_transient() => {
                     ask_at = clock.instant() + defaults::CLAIM_EVERY;
-                    lines.failed(&kinds, error);
+                    lines.failed(kinds, error);
                 }
                 Err(error) => {
                     ask_at = asked;
@@ -101,7 +109,20 @@ async fn poll(kernel: Arc<Kernel>, shared: Arc<Shared>, kinds: BTreeSet<Kind>, c
         } else {
             ask_at = clock.instant() + defaults::CLAIM_EVERY;
         }
-        lines.answer_ended(&kinds, clock.instant());
+        lines.answer_ended(kinds, clock.instant());
+    }
+}
+
+/// Ends a line with its poll, also where the runtime of the poll ends: those who wait in it begin another.
+struct Polling {
+    shared: Arc<Shared>,
+    kinds: BTreeSet<Kind>,
+    came: Arc<Notify>,
+}
+
+impl Drop for Polling {
+    fn drop(&mut self) {
+        self.shared.lines.end(&self.kinds, &self.came);
     }
 }
 
@@ -121,6 +142,15 @@ impl Lines {
         let line = lines.entry(kinds.clone()).or_default();
         line.waiters.push(waiter);
         Some(Arc::clone(&line.came))
+    }
+
+    /// Removes a line, unless it is another by now.
+    fn end(&self, kinds: &BTreeSet<Kind>, came: &Arc<Notify>) {
+        let mut lines = self.lines();
+        let is_same = lines.get(kinds).is_some_and(|line| Arc::ptr_eq(&line.came, came));
+        let ended = is_same.then(|| lines.remove(kinds));
+        drop(lines);
+        drop(ended);
     }
 
     /// Returns when the first wait ends. Without waiters it removes the line, and returns none.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayline::claims::Claims;
-use delayline::store::Store;
-use delayline::{Error, NewTask, State, Worker};
+use delayline::store::{MemoryStore, Store};
+use delayline::{Error, NewTask, Scheduler, State, Worker};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -318,4 +318,42 @@ async fn the_longest_wait_can_be_used_and_an_end_makes_room() {
             .as_deref(),
         Some("1")
     );
+}
+
+/// A service may have a runtime for each of its threads.
+#[test]
+fn a_wait_ends_also_when_the_runtime_of_an_earlier_one_has_ended() {
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_all().build().unwrap()
+    };
+    // Of a thread of its own.
+    let home = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let scheduler = home.block_on(async { Scheduler::new(MemoryStore::new()) });
+    let claims = home.block_on(async { scheduler.claims() });
+    let left = |runtime: &tokio::runtime::Runtime| {
+        let left = runtime.block_on(async { timeout(ms(1), wait(&claims, secs(600))).await });
+        assert!(left.is_err());
+    };
+    let first = runtime();
+    left(&first);
+    drop(first);
+
+    let second = runtime();
+    left(&second);
+    let third = runtime();
+    let of_third = third.spawn({
+        let claims = claims.clone();
+        async move { claims.wait(&kinds(&[KIND]), 1, LEASE, "a", secs(600)).await }
+    });
+    third.block_on(tokio::task::yield_now());
+    drop(second);
+    let taken = third.block_on(async {
+        scheduler.schedule(NewTask::new(KIND, &1)).await.unwrap();
+        timeout(secs(30), of_third).await
+    });
+    assert_eq!(taken.unwrap().unwrap().unwrap().len(), 1);
 }

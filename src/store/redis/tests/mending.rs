@@ -3,6 +3,7 @@
 use super::consistent::{ask, assert_consistent};
 use super::*;
 use crate::Timestamp;
+use crate::clock::Clock;
 use crate::store::redis::idle::Idle;
 
 /// Where the head of a row has its `wake_at`, and when it was updated.
@@ -94,7 +95,7 @@ async fn a_lease_that_was_given_while_the_clock_was_ahead_is_mended() {
 
 #[test]
 fn a_shard_is_asked_again_when_the_clock_of_its_server_has_jumped() {
-    let idle = Idle::default();
+    let idle = Idle::new(Clock::system());
     let at = |seconds: i64| Timestamp::from_millis(1_800_000_000_000 + seconds * 1_000);
     let rest = |shard, now| {
         let firsts = [("wake:0".to_owned(), None)].into_iter();
@@ -120,4 +121,24 @@ fn a_shard_is_asked_again_when_the_clock_of_its_server_has_jumped() {
     idle.forget(0);
     idle.keep(0, writes, at(0), [("wake:0".to_owned(), None)].into_iter());
     assert!(!is_quiet(0));
+}
+
+/// What a process heard before its machine slept is as old as the sleep was long.
+#[tokio::test(start_paused = true)]
+async fn a_shard_is_asked_again_after_a_sleep() {
+    let clock = Clock::simulated(1);
+    let idle = Idle::new(clock.clone());
+    let is_quiet = || {
+        let indexes = [("wake:0", Some(NONE))].into_iter();
+        idle.quiet(0, indexes, LONG)
+    };
+    let now = Timestamp::from_millis(1_800_000_000_000);
+    idle.keep(0, 0, now, [("wake:0".to_owned(), None)].into_iter());
+    let half = LONG / 2;
+    clock.suspend(half);
+    tokio::time::sleep(half).await;
+    assert_eq!(is_quiet(), Some(now.after(half)), "its server did not sleep");
+    clock.suspend(half);
+    tokio::time::sleep(half).await;
+    assert_eq!(is_quiet(), None);
 }
