@@ -56,8 +56,23 @@ impl<'t> JoinedSession<'t> {
         let missed = found.rows.iter().map(|row| row.id).filter(|id| !all.contains(id));
         let missed = Vec::from_iter(missed);
         inside = inside.and(read_by(self, &missed, &[], Columns::All).await?.found);
+        // What the transaction alone sees is its own, or was removed since its first statement: a lock shows which.
+        let mut there: BTreeSet<_> = found.rows.iter().map(|row| row.id).collect();
+        there.extend(found.unreadable.iter().filter_map(|row| row.id));
+        let alone = inside.rows.iter().map(|row| row.id).filter(|id| !there.contains(id));
+        let alone = Vec::from_iter(alone);
+        if !alone.is_empty() {
+            there.extend(self.locked(alone).await?.rows.iter().map(|row| row.id));
+            inside.rows.retain(|row| there.contains(&row.id));
+        }
         let found = latest(found, inside);
         Ok(Stamped { now, found })
+    }
+
+    /// Rows without what is long, locked, as they are and not as they were at the transaction's first statement.
+    async fn locked(&self, ids: Vec<TaskId>) -> Result<Found, sqlx::Error> {
+        let locked = self.server.sql.locked_lean.clone();
+        Ok(RowsRead::of(self.fetch(locked, vec![Value::Ids(ids)]).await?).found)
     }
 
     async fn is_written(&self, writes: &[&Write]) -> Result<bool, sqlx::Error> {
@@ -140,9 +155,8 @@ impl Session for JoinedSession<'_> {
     }
 
     async fn hold_for_worker(&self, ids: &[TaskId]) -> Answered<Found> {
-        let locked = self.server.sql.locked_lean.clone();
-        let rows = self.fetch(locked, vec![Value::Ids(ids.to_vec())]).await?;
-        let (now, found) = (self.now().await?, RowsRead::of(rows).found);
+        let found = self.locked(ids.to_vec()).await?;
+        let now = self.now().await?;
         Ok(Stamped { now, found })
     }
 

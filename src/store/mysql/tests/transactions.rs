@@ -72,6 +72,30 @@ async fn a_transaction_sees_what_it_has_done_itself() {
     }
 }
 
+/// At `REPEATABLE READ` the transaction goes on to see it.
+#[tokio::test]
+async fn what_was_removed_since_the_transaction_began_is_not_there() {
+    for level in LEVELS {
+        let fixture = Fixture::new().await;
+        fixture.insert(vec![named(1, "a")]).await;
+        let mut service = fixture.service(level).await;
+        run(&mut service, "SELECT id FROM delayline_tasks").await;
+        let cancel = || vec![change(id(1), Verb::Cancel)];
+        fixture.store.change_all(cancel()).await.unwrap();
+        run(&mut fixture.foreign().await, "UPDATE delayline_tasks SET wake_at = 0").await;
+        assert_eq!(fixture.store.purge(10).await.unwrap(), 1);
+
+        let mut joined = fixture.store.join(&mut service);
+        let again = joined.change(cancel()).await.unwrap().found;
+        assert!(matches!(again[0], Answer::NotFound), "{level}: {again:?}");
+        let new = joined.insert(vec![named(2, "a")]).await.unwrap().found;
+        assert!(matches!(new[0], Scheduled::New(_)), "{level}: {new:?}");
+        drop(joined);
+        run(&mut service, "COMMIT").await;
+        assert_eq!(fixture.find(2).await.state, State::Scheduled);
+    }
+}
+
 #[tokio::test]
 async fn a_handler_may_finish_its_task_and_schedule_the_next_of_its_key() {
     for level in LEVELS {
