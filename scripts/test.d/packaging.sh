@@ -35,6 +35,10 @@ chart() {
                 kubernetes-validate --strict --kubernetes-version "$kubernetes" "$servers/chart.yaml" || return
         done
     done
+    # Where the server has a base path, so have its probes and its metrics.
+    local based=settings.DELAYLINE__HTTP__BASE_PATH=/d/,metrics.annotations=true,metrics.serviceMonitor.enabled=true
+    helm template shop deploy/helm --kube-version 1.31.0 --set "$based" >"$servers/chart.yaml" || return
+    [[ $(grep -cE 'path: /d/(healthz|readyz|metrics)$' "$servers/chart.yaml") == 4 ]] || return
     ! helm template shop deploy/helm --kube-version 1.31.0 --set migrate=oracle >/dev/null 2>&1
 }
 

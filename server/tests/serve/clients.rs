@@ -167,6 +167,28 @@ async fn a_worker_in_go_that_was_paused_beyond_its_lease_has_lost_to_one_in_pyth
     loses(Language::go().await, Language::Python).await;
 }
 
+/// Its server hangs, and another one might give the task to another worker.
+async fn gives_up(language: Language) {
+    let server = Server::start();
+    schedule(&server, json!({"name": "slow", "seconds": 60})).await;
+    let mut worker = Program::worker(&language, &server, "3");
+    let task = claimed(&server, 1).await;
+    server.signal("-STOP");
+    let said = worker.says().await;
+    server.signal("-CONT");
+    assert_eq!(said, format!("lost the claim of {}", task["id"].as_str().unwrap()));
+}
+
+#[tokio::test]
+async fn a_worker_in_python_gives_up_when_its_server_hangs() {
+    gives_up(Language::Python).await;
+}
+
+#[tokio::test]
+async fn a_worker_in_go_gives_up_when_its_server_hangs() {
+    gives_up(Language::go().await).await;
+}
+
 #[tokio::test]
 async fn what_is_finished_twice_was_lost_the_second_time() {
     let server = Server::start();

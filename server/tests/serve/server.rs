@@ -154,7 +154,7 @@ impl Server {
         }
     }
 
-    fn signal(&self, signal: &str) {
+    pub(crate) fn signal(&self, signal: &str) {
         let id = self.process().to_string();
         assert!(
             Command::new("kill")
