@@ -209,6 +209,14 @@ impl Clock {
         }
     }
 
+    /// Makes a test clock wait until something has ended that it does not see.
+    pub(crate) fn busy(&self) -> Option<Busy> {
+        match &self.wall {
+            Wall::Turned(turned) => Some(Busy::begin(turned)),
+            Wall::System | Wall::Simulated { .. } => None,
+        }
+    }
+
     #[cfg(any(test, feature = "testing"))]
     fn is_simulated(&self) -> bool {
         matches!(self.wall, Wall::Simulated { .. })
@@ -297,10 +305,7 @@ impl Clock {
         F: Future + Send + 'static,
         F::Output: Send,
     {
-        let busy = match &self.wall {
-            Wall::Turned(turned) => Some(Busy::begin(turned)),
-            Wall::System | Wall::Simulated { .. } => None,
-        };
+        let busy = self.busy();
         self.spawn_in(set, async move {
             let _busy = busy;
             future.await

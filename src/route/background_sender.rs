@@ -1,7 +1,8 @@
 //! Sends wake-ups in the background, after their rows are written.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::backend::Wake;
@@ -15,11 +16,31 @@ use crate::task::due_wake::DueWake;
 /// Sends wake-ups in the background, in batches, with a bounded queue.
 #[derive(Debug)]
 pub(crate) struct BackgroundSender {
-    queue: mpsc::Sender<Command>,
+    router: Arc<Router>,
     clock: Clock,
     counters: Arc<Counters>,
-    /// Ends when the sender is dropped.
+    line: Mutex<Line>,
+}
+
+/// The queue, and what empties it.
+#[derive(Debug)]
+struct Line {
+    queue: mpsc::Sender<Command>,
+    /// These end with the line, or with the runtime in which it was begun.
     _sending: Spawned,
+    _watching: Spawned,
+}
+
+impl Line {
+    fn begin(router: &Arc<Router>, clock: &Clock) -> Self {
+        let (queue, waiting) = mpsc::channel(defaults::SEND_QUEUE);
+        let watched = Arc::clone(router);
+        Self {
+            queue,
+            _sending: clock.spawn(send_all(Arc::clone(router), waiting)),
+            _watching: clock.spawn(async move { watched.watch().await }),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -32,23 +53,31 @@ enum Command {
 
 impl BackgroundSender {
     pub(crate) fn new(router: Arc<Router>, clock: Clock, counters: Arc<Counters>) -> Self {
-        let (queue, waiting) = mpsc::channel(defaults::SEND_QUEUE);
-        let sending = clock.spawn(send_all(router, waiting));
+        let line = Mutex::new(Line::begin(&router, &clock));
         Self {
-            queue,
+            router,
             clock,
             counters,
-            _sending: sending,
+            line,
         }
+    }
+
+    /// The queue. Where the runtime has ended that emptied it, another is begun in this one.
+    fn queue(&self) -> mpsc::Sender<Command> {
+        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        if line.queue.is_closed() && Handle::try_current().is_ok() {
+            *line = Line::begin(&self.router, &self.clock);
+        }
+        line.queue.clone()
     }
 
     /// Queues wake-ups. Waits a little if the queue is full; those that then find no place are left to the sweep.
     pub(crate) async fn send(&self, due_wakes: Vec<DueWake>) {
-        let count = due_wakes.len();
+        let (queue, count) = (self.queue(), due_wakes.len());
         let mut placed = 0;
         let place = async {
             for due_wake in due_wakes {
-                if self.queue.send(Command::Send(due_wake)).await.is_err() {
+                if queue.send(Command::Send(due_wake)).await.is_err() {
                     break;
                 }
                 placed += 1;
@@ -63,8 +92,9 @@ impl BackgroundSender {
 
     /// Queues wake-ups for removal if there is a place: removal is optional.
     pub(crate) fn remove(&self, wakes: impl IntoIterator<Item = Wake>) {
+        let queue = self.queue();
         for wake in wakes {
-            if self.queue.try_send(Command::Remove(wake)).is_err() {
+            if queue.try_send(Command::Remove(wake)).is_err() {
                 break;
             }
         }
@@ -73,7 +103,7 @@ impl BackgroundSender {
     /// Waits until everything that is queued now has been sent.
     pub(crate) async fn flush(&self) {
         let (done, flushed) = oneshot::channel();
-        if self.queue.send(Command::Flush(done)).await.is_ok() {
+        if self.queue().send(Command::Flush(done)).await.is_ok() {
             // An error: the sending has ended, and nothing is queued any more.
             let _ = flushed.await;
         }

@@ -143,10 +143,6 @@ impl SchedulerBuilder {
             Arc::clone(&counters),
         )?;
         let router = Arc::new(router);
-        let watching = {
-            let router = Arc::clone(&router);
-            clock.spawn(async move { router.watch().await })
-        };
         let sender = BackgroundSender::new(Arc::clone(&router), clock.clone(), Arc::clone(&counters));
         let kernel = Kernel {
             store,
@@ -164,7 +160,6 @@ impl SchedulerBuilder {
             failures: Default::default(),
             metrics: Metrics::new(),
             histories: RwLock::new(history.into()),
-            _watching: watching,
         };
         Ok(Scheduler {
             kernel: Arc::new(kernel),

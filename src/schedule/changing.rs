@@ -36,9 +36,17 @@ impl Scheduler {
     ) -> Vec<Result<Answer, Error>> {
         // First all of them: else the future would be as little `Send` as whatever they come from.
         let wanted: Vec<_> = changes.into_iter().collect();
+        let needs_time =
+            |action: Action| matches!(action, Action::Reschedule(When::At(_)) | Action::Shift(_));
+        let time = self
+            .time_for(wanted.iter().any(|&(_, _, action)| needs_time(action)))
+            .await;
         let mut changes = Vec::with_capacity(wanted.len());
         for (target, expect, action) in wanted {
-            let change = self.planned_change(target, expect, action).await;
+            let change = match &time {
+                Err(error) if needs_time(action) => Err(error.once_more()),
+                _ => self.planned_change(target, expect, action).await,
+            };
             changes.push(change.map(|change| (action, change)));
         }
         each(changes, |_| 0, |batch| self.act(batch)).await

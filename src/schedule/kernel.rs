@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 
-use crate::clock::{Clock, Spawned};
+use crate::clock::Clock;
 use crate::expected::Check;
 use crate::observe::events::Teller;
 use crate::observe::failure_log::FailureLog;
@@ -47,8 +47,6 @@ pub(crate) struct Kernel {
     pub(crate) metrics: Metrics,
     /// What is noted of what happens to tasks.
     pub(crate) histories: RwLock<Histories>,
-    /// Ends with the scheduler.
-    pub(crate) _watching: Spawned,
 }
 
 impl Kernel {

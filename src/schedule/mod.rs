@@ -315,6 +315,14 @@ impl Scheduler {
             .snapshot(backends.map(|(_, backend)| backend.foreign()).sum())
     }
 
+    /// Has the store asked for its time before many things are done by it: one that hangs is not waited for once for each.
+    async fn time_for(&self, needed: bool) -> Result<(), Error> {
+        match needed {
+            true => self.kernel.time.know(&*self.kernel.store).await,
+            false => Ok(()),
+        }
+    }
+
     async fn way(&self, kind: Option<&Kind>, due: When) -> Result<Way, Error> {
         let remaining = self.kernel.time.until(due, &*self.kernel.store).await?;
         Ok(self.kernel.way(kind, remaining))

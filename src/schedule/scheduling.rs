@@ -6,6 +6,7 @@ use crate::observe::metrics;
 use crate::schedule::kernel::Kernel;
 use crate::schedule::notes::Way;
 use crate::store::NewRow;
+use crate::store::When;
 use crate::store::only;
 use crate::store::paused;
 use crate::store::receipt::Follow;
@@ -49,9 +50,14 @@ impl Scheduler {
         tasks: impl IntoIterator<Item = NewTask>,
     ) -> Vec<Result<Scheduled, Error>> {
         let tasks: Vec<_> = tasks.into_iter().collect();
+        let needs_time = |task: &NewTask| matches!(task.due, When::At(_));
+        let time = self.time_for(tasks.iter().any(needs_time)).await;
         let mut rows = Vec::with_capacity(tasks.len());
         for task in tasks {
-            rows.push(self.row(task).await);
+            rows.push(match &time {
+                Err(error) if needs_time(&task) => Err(error.once_more()),
+                _ => self.row(task).await,
+            });
         }
         each(rows, NewRow::bytes, |batch| self.insert(batch)).await
     }

@@ -158,6 +158,11 @@ impl StoreTime {
         self.ask(store).await
     }
 
+    /// Has the store asked, if it has to be, before many things are done by its time.
+    pub(crate) async fn know(&self, store: &dyn Store) -> Result<(), Error> {
+        self.last_or_ask(store).await.map(drop)
+    }
+
     /// Asks the store.
     pub(crate) async fn ask(&self, store: &dyn Store) -> Result<ClockSample, Error> {
         let asked = self.clock.moment();

@@ -41,7 +41,9 @@ use crate::{Context, Error, Failure, Kind, Outcome, Scheduler, Task};
 
 /// Receives wake-ups, moves each task's wake-up on until the task is due, and runs its handler.
 ///
-/// Any number of workers, in any number of processes, may run over one store and its backends.
+/// Any number of workers, in any number of processes, may run over one store and its backends. The workers of one scheduler
+/// share its wake-ups, so give each of them the handlers of all kinds: a wake-up that comes to one without a handler of its kind
+/// is left to the sweep, and its task starts up to [`sweep_every`](Self::sweep_every) late.
 ///
 /// ```
 /// use std::sync::Arc;

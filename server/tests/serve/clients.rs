@@ -176,7 +176,10 @@ async fn gives_up(language: Language) {
     server.signal("-STOP");
     let said = worker.says().await;
     server.signal("-CONT");
-    assert_eq!(said, format!("lost the claim of {}", task["id"].as_str().unwrap()));
+    assert_eq!(
+        said,
+        format!("lost the claim of {}", task["id"].as_str().unwrap())
+    );
 }
 
 #[tokio::test]

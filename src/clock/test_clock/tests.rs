@@ -111,3 +111,34 @@ fn it_is_refused_where_threads_would_hide_what_is_under_way() {
     let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
     runtime.block_on(async { TestClock::starting_at(start()) });
 }
+
+/// SQLite answers from a thread of its own, which the clock does not see.
+#[cfg(feature = "sqlite")]
+#[tokio::test]
+async fn what_follows_over_a_file_has_settled_as_well() {
+    use crate::store::SqliteStore;
+    use crate::{Context, NewTask, Outcome, Scheduler, State, Worker};
+
+    let test_clock = TestClock::starting_at(start());
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::builder(folder.path().join("tasks.db")).clock(test_clock.clock());
+    let store = std::sync::Arc::new(store.open().await.unwrap());
+    let scheduler = Scheduler::builder(store)
+        .clock(test_clock.clock())
+        .build()
+        .unwrap();
+    let worker = Worker::new(&scheduler)
+        .sweep_every(Duration::from_millis(1))
+        .handle("k", async |_: u32, _: Context| Ok(Outcome::Done));
+    let running = tokio::spawn(test_clock.watch(worker.run()));
+    for number in 0..20_u32 {
+        let task = NewTask::new("k", &number).after(Duration::from_secs(900));
+        let task = scheduler.schedule(task).await.unwrap().task().clone();
+        test_clock.settled().await;
+        test_clock.turn_to(task.due_at);
+        test_clock.settled().await;
+        let task = scheduler.find(task.id).await.unwrap().unwrap();
+        assert_eq!(task.state, State::Done, "{number}");
+    }
+    running.abort();
+}

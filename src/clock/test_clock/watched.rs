@@ -8,7 +8,7 @@ use super::Turned;
 
 /// Something is under way until this is dropped.
 #[derive(Debug)]
-pub(in crate::clock) struct Busy(Arc<Turned>);
+pub(crate) struct Busy(Arc<Turned>);
 
 impl Busy {
     pub(in crate::clock) fn begin(turned: &Arc<Turned>) -> Self {

@@ -47,9 +47,11 @@ impl Explanation {
                 let remaining = to_the_second(span(self.now, task.due_at));
                 let again = task.last_error.as_ref().map_or(String::new(), |error| {
                     let error = one_line(error);
-                    match self.history.last() {
-                        Some(last) if last.event == "snoozed" => format!(" Put off: {error}."),
-                        _ => format!(" Attempt {} failed: {error}.", task.attempt),
+                    let last = self.history.iter().rfind(|entry| entry.event != "hop");
+                    // Also where no history says so: an attempt that is put off is given back.
+                    match task.attempt == 0 || last.is_some_and(|last| last.event == "snoozed") {
+                        true => format!(" Put off: {error}."),
+                        false => format!(" Attempt {} failed: {error}.", task.attempt),
                     }
                 });
                 format!("Scheduled, due at {} (in {remaining}).{again}", task.due_at)

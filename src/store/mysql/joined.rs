@@ -59,7 +59,11 @@ impl<'t> JoinedSession<'t> {
         // What the transaction alone sees is its own, or was removed since its first statement: a lock shows which.
         let mut there: BTreeSet<_> = found.rows.iter().map(|row| row.id).collect();
         there.extend(found.unreadable.iter().filter_map(|row| row.id));
-        let alone = inside.rows.iter().map(|row| row.id).filter(|id| !there.contains(id));
+        let alone = inside
+            .rows
+            .iter()
+            .map(|row| row.id)
+            .filter(|id| !there.contains(id));
         let alone = Vec::from_iter(alone);
         if !alone.is_empty() {
             there.extend(self.locked(alone).await?.rows.iter().map(|row| row.id));

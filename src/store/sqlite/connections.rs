@@ -100,7 +100,7 @@ async fn pause_after(error: sqlx::Error, begun: Instant, clock: &Clock) -> Resul
         return Err(error);
     }
     let millis = 1 + clock.random_below(PAUSE);
-    clock.sleep(Duration::from_millis(millis)).await;
+    clock.pause(Duration::from_millis(millis)).await;
     Ok(())
 }
 

@@ -176,7 +176,10 @@ impl KindQueue {
     /// The claims to renew; those whose end is not settled yet for `patience` at the most.
     pub(crate) fn renewable(&self, now: &Moment, patience: Duration) -> Vec<Renewal> {
         let state = self.state();
-        state.renewable(now, patience).map(|(_, renewal)| renewal).collect()
+        state
+            .renewable(now, patience)
+            .map(|(_, renewal)| renewal)
+            .collect()
     }
 
     /// Whether there is a claim to be renewed that may not hold any more.

@@ -66,7 +66,11 @@ impl QueueState {
     }
 
     /// The claims that are to be renewed, and how.
-    pub(super) fn renewable(&self, now: &Moment, patience: Duration) -> impl Iterator<Item = (&Held, Renewal)> {
+    pub(super) fn renewable(
+        &self,
+        now: &Moment,
+        patience: Duration,
+    ) -> impl Iterator<Item = (&Held, Renewal)> {
         self.claims.iter().filter_map(move |(&id, held)| {
             let renewal = held.renewal(now, patience, self.is_stopping(id))?;
             Some((held, renewal))

@@ -236,17 +236,17 @@ async fn attempts_are_told_with_their_errors_and_workers() {
 
 #[tokio::test(start_paused = true)]
 async fn why_a_task_was_put_off_is_told() {
-    for (outcome, said) in [
+    let put_off = || Outcome::SnoozeBecause("no broker.".to_owned(), secs(600));
+    for (history, outcome, said) in [
+        (History::Changes, put_off(), " Put off: no broker."),
+        (History::Off, put_off(), " Put off: no broker."),
         (
-            Outcome::SnoozeBecause("no broker.".to_owned(), secs(600)),
-            " Put off: no broker.",
-        ),
-        (
+            History::Changes,
             Outcome::Retry("no luck".to_owned()),
             " Attempt 1 failed: no luck.",
         ),
     ] {
-        let world = noting(History::Changes);
+        let world = noting(history);
         let id = scheduled(&world, 60).await;
         let answer = move |_| {
             let outcome = outcome.clone();

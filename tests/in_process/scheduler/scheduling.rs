@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use delayline::{NewTask, Outcome, Scheduled, State, Worker};
+use delayline::store::MemoryStore;
+use delayline::{NewTask, Outcome, Scheduled, Scheduler, State, Worker};
 
 use crate::support::{KIND, Op, Running, World, at, ms, secs};
 
@@ -207,4 +208,23 @@ async fn nothing_in_nothing_out() {
     assert!(world.scheduler.reschedule_all([]).await.unwrap().is_empty());
     assert!(world.store.calls(Op::Insert).is_empty());
     assert!(world.store.calls(Op::Change).is_empty());
+}
+
+/// Such as that of a test, or of a thread.
+#[test]
+fn wake_ups_are_sent_also_when_the_runtime_has_ended_in_which_the_scheduler_was_built() {
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_all().build().unwrap()
+    };
+    let first = runtime();
+    let scheduler = first.block_on(async { Scheduler::new(MemoryStore::new()) });
+    drop(first);
+    let stats = runtime().block_on(async {
+        let later = NewTask::new(KIND, &1).after(secs(3_600));
+        scheduler.schedule(later).await.unwrap();
+        scheduler.close().await.unwrap();
+        scheduler.stats()
+    });
+    assert_eq!((stats.sent_precise, stats.left_to_sweep), (1, 0));
 }

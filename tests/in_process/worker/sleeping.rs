@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use delayline::clock::Clock;
-use delayline::store::{Change, Expect, Store, Verb};
-use delayline::{NewTask, Outcome, Policy, Scheduler, State, TaskId, Worker};
+use delayline::store::{Action, Change, Expect, Store, Verb};
+use delayline::{NewTask, Outcome, Policy, Scheduler, Shift, State, TaskId, Worker};
 
 use crate::support::{KIND, Op, Running, World, at, ms, secs};
 use crate::worker::leases::{Ended, schedule, working};
@@ -307,4 +307,34 @@ async fn a_call_of_the_scheduler_that_is_not_answered_fails() {
     assert!(cancelled.unwrap_err().is_transient());
     let store: Arc<dyn Store> = world.store.clone();
     assert_eq!(store.name(), "meddled");
+}
+
+/// Each of them needs its time, which is asked for once.
+#[tokio::test(start_paused = true)]
+async fn a_batch_of_the_scheduler_that_is_not_answered_fails_as_soon_as_one_call() {
+    let world = World::new();
+    let due = |number: usize| NewTask::new(KIND, &1).key(number.to_string()).at(at(3_600_000));
+    let rows = world.scheduler.schedule_all((0..9).map(due)).await.unwrap();
+    world.pass(secs(60)).await;
+    world.store.hold(Op::Now);
+    let before = world.now();
+    world.scheduler.schedule(due(9)).await.unwrap_err();
+    let one = world.now() - before;
+    for scheduled in world.scheduler.schedule_each((9..18).map(due)).await {
+        assert!(scheduled.unwrap_err().is_transient());
+    }
+    assert_eq!(world.now() - before, 2 * one);
+    let moved = rows.iter().map(|row| {
+        let task = row.task();
+        let later = Action::Shift(Shift::Later(secs(60)));
+        (task.id.into(), Expect::Due(task.due_at), later)
+    });
+    for moved in world.scheduler.change_each(moved).await {
+        assert!(moved.unwrap_err().is_transient());
+    }
+    assert_eq!(world.now() - before, 3 * one);
+    // What is due after a while needs it not.
+    let after = NewTask::new(KIND, &1).after(secs(60));
+    let came = world.scheduler.schedule_each([due(9), after]).await;
+    assert!(came[0].is_err() && came[1].is_ok());
 }

@@ -82,7 +82,11 @@ async fn what_was_removed_since_the_transaction_began_is_not_there() {
         run(&mut service, "SELECT id FROM delayline_tasks").await;
         let cancel = || vec![change(id(1), Verb::Cancel)];
         fixture.store.change_all(cancel()).await.unwrap();
-        run(&mut fixture.foreign().await, "UPDATE delayline_tasks SET wake_at = 0").await;
+        run(
+            &mut fixture.foreign().await,
+            "UPDATE delayline_tasks SET wake_at = 0",
+        )
+        .await;
         assert_eq!(fixture.store.purge(10).await.unwrap(), 1);
 
         let mut joined = fixture.store.join(&mut service);
