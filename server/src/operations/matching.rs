@@ -1,5 +1,7 @@
 //! Changes of all tasks that match a filter.
 
+use std::time::Duration;
+
 use delayline::store::{Action, Expect};
 use delayline::{Answer, Error, State, Task};
 
@@ -220,11 +222,16 @@ impl Operations {
     }
 
     /// Changes all that match, if these are few; else nothing yet, as the whole takes long.
-    pub(crate) async fn change_all(&self, filter: Filter, action: Action) -> Result<Changed, Refusal> {
+    pub(crate) async fn change_all(&self, mut filter: Filter, action: Action) -> Result<Changed, Refusal> {
         self.may_change_all(&filter, action)?;
         let bounds = Bounds::of_many(WITHIN, LOOKS);
         let (found, after) = filter.page(&self.scheduler, None, bounds).await?;
         if let Some(after) = after {
+            if action == Action::Redrive {
+                // What dies again while this goes on is due later, and is not redriven once more.
+                let later = self.store.now().await?.after(Duration::from_millis(1));
+                filter.due_before = Some(filter.due_before.map_or(later, |given| given.min(later)));
+            }
             return Ok(Changed::Begun(Box::new(Work::new(
                 self.clone(),
                 filter,

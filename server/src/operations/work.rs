@@ -102,3 +102,101 @@ impl Work {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use delayline::clock::TestClock;
+    use delayline::store::{Claim, Ending, MemoryStore, Step, Store as _};
+    use delayline::{NewTask, Scheduler, State, Timestamp};
+
+    use super::super::Changed;
+    use super::*;
+
+    /// More than are found at once.
+    const TASKS: usize = CHUNK + 500;
+
+    /// Lets what is due die before each step.
+    struct DyingAgain {
+        clock: TestClock,
+        store: MemoryStore,
+        came: Mutex<(usize, Answers)>,
+    }
+
+    impl DyingAgain {
+        async fn die(&self) {
+            self.clock.turn_to(self.clock.now().after(Duration::from_secs(1)));
+            let claim = Claim {
+                owner: "worker".into(),
+                lease: Duration::from_secs(60),
+                room: [("k".into(), TASKS)].into(),
+                bytes: usize::MAX,
+                history: Default::default(),
+            };
+            let claimed = self.store.ready(&claim).await.unwrap().found;
+            let end = |task: &delayline::Task| {
+                let error = "no".to_owned();
+                Step::end(
+                    task.id,
+                    task.version,
+                    Ending::Dead {
+                        error,
+                        give_back: false,
+                    },
+                )
+            };
+            let ends: Vec<_> = claimed.iter().map(end).collect();
+            self.store.advance(&ends).await.unwrap();
+        }
+    }
+
+    impl Follower for DyingAgain {
+        type Permit = ();
+
+        async fn next_step(&self) -> Option<()> {
+            self.die().await;
+            Some(())
+        }
+
+        fn record(&self, found: usize, answers: &Answers) {
+            let mut came = self.came.lock().unwrap();
+            came.0 += found;
+            came.1.add(answers);
+            assert!(came.0 <= TASKS, "more are found than there were");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_dies_again_is_not_redriven_once_more() {
+        let clock = TestClock::starting_at(Timestamp::from_millis(1_000));
+        let store = MemoryStore::with_clock(clock.clock());
+        let builder = Scheduler::builder(Arc::new(store.clone()));
+        let scheduler = builder.clock(clock.clock()).build().unwrap();
+        let tasks = (0..TASKS).map(|n| NewTask::new("k", &n));
+        scheduler.schedule_all(tasks).await.unwrap();
+        let dying = DyingAgain {
+            clock,
+            store: store.clone(),
+            came: Mutex::default(),
+        };
+        dying.die().await;
+        let filter = Filter {
+            kinds: vec!["k".into()],
+            state: State::Dead,
+            due_after: None,
+            due_before: None,
+            key_prefix: None,
+            error: None,
+        };
+        let operations = Operations::new(&scheduler, Arc::new(store), String::new());
+        let begun = operations.change_all(filter, Action::Redrive).await.unwrap();
+        let Changed::Begun(work) = begun else {
+            panic!("{begun:?}");
+        };
+        assert!(work.run(&dying).await.unwrap());
+        let (found, answers) = *dying.came.lock().unwrap();
+        assert_eq!((found, answers.done), (TASKS, TASKS));
+    }
+}
