@@ -1,5 +1,6 @@
 //! Changes of all tasks that match.
 
+use std::fmt::Display;
 use std::io::IsTerminal as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,6 +9,7 @@ use delayline::store::Action;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 use tracing::instrument::WithSubscriber as _;
 
 use super::server::{Answered, Server};
@@ -21,6 +23,8 @@ use crate::table::one_line;
 const COUNTED: usize = 10_000;
 /// How often it is asked how far it has come.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
+/// For how long one that does not answer is asked again.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a server says of a change: what came of it, or that it goes on.
 #[derive(Deserialize)]
@@ -133,6 +137,14 @@ impl Server {
     /// Waits until a change has ended that goes on at the server; it goes on there also if this process is gone.
     async fn follow(&self, mut job: Job, progress: &Progress) -> Result<(usize, Answers), Failure> {
         let url = self.path(&["bulk", &job.id])?;
+        // A caller that takes it for failed would begin another one, beside it.
+        let lost = |id: &str, why: &dyn Display| {
+            let id = one_line(id);
+            Failure::Found(format!(
+                "{why}; the change {id} goes on unless its server has ended: GET {url} says how far it has come"
+            ))
+        };
+        let mut answered = Instant::now();
         loop {
             progress.set(job.seen, job.answers);
             match job.state {
@@ -147,9 +159,16 @@ impl Server {
                     )));
                 }
             }
-            tokio::time::sleep(LOOK_EVERY).await;
-            let came = self.look(url.clone()).await?;
-            job = came.ok_or(Refusal::NoJob)?;
+            job = loop {
+                tokio::time::sleep(LOOK_EVERY).await;
+                match self.look(url.clone()).await {
+                    Ok(Some(job)) => break job,
+                    Ok(None) => return Err(lost(&job.id, &Refusal::NoJob)),
+                    Err(failure) if answered.elapsed() > PATIENCE => return Err(lost(&job.id, &failure)),
+                    Err(_) => {}
+                }
+            };
+            answered = Instant::now();
         }
     }
 }
@@ -198,5 +217,35 @@ impl Follower for Progress {
         let (seen, mut sum) = *self.counts();
         sum.add(answers);
         self.set(seen + found, sum);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_whose_server_does_not_answer_is_said_to_go_on_and_where() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        drop(listener);
+        let server = Server::new("--server", &url, None).unwrap();
+        let job = Job {
+            id: "5f0c2a9e11d84b37".to_owned(),
+            state: JobState::Running,
+            seen: 5_000,
+            answers: Answers::default(),
+            error: None,
+        };
+        let begun = Instant::now();
+        let lost = server.follow(job, &Progress::begin()).await.unwrap_err();
+        assert!(begun.elapsed() > PATIENCE);
+        let said = lost.to_string();
+        assert!(
+            said.contains("no connection")
+                && said.contains("the change 5f0c2a9e11d84b37 goes on")
+                && said.contains(&format!("GET {url}/v1/bulk/5f0c2a9e11d84b37 ")),
+            "{said}"
+        );
     }
 }

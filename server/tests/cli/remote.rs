@@ -284,6 +284,65 @@ fn other(said: impl Into<String>) -> String {
     format!("http://{address}")
 }
 
+/// Answers a request with each of these in turn; one that is empty is the end of the connection.
+fn in_turn(answers: Vec<String>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for answer in answers {
+            let Ok((mut stream, _)) = listener.accept() else {
+                return;
+            };
+            let (mut request, mut part) = (Vec::new(), [0; 4_096]);
+            // It asks without a body, or with one of JSON.
+            let is_whole = |request: &[u8]| {
+                let end: &[u8] = if request.starts_with(b"GET ") {
+                    b"\r\n\r\n"
+                } else {
+                    b"}"
+                };
+                request.ends_with(end)
+            };
+            while !is_whole(&request) {
+                let Ok(read @ 1..) = stream.read(&mut part) else {
+                    break;
+                };
+                request.extend_from_slice(&part[..read]);
+            }
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    format!("http://{address}")
+}
+
+#[test]
+fn a_change_that_goes_on_is_followed_past_looks_that_fail() {
+    let answer = |status: &str, body: Value| {
+        let body = body.to_string();
+        let length = body.len();
+        format!(
+            "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+        )
+    };
+    let job = |state: &str, done: usize| {
+        let answers =
+            json!({"done": done, "too_late": 0, "finished": 0, "conflict": 0, "not_found": 0, "failed": 0});
+        json!({"id": "5f0c2a9e11d84b37", "state": state, "seen": 2_000, "answers": answers})
+    };
+    let url = in_turn(vec![
+        answer("202 Accepted", job("running", 0)),
+        String::new(),
+        answer("503 Service Unavailable", json!({"detail": "the server is busy"})),
+        answer("200 OK", job("running", 100)),
+        String::new(),
+        answer("200 OK", job("done", 2_000)),
+    ]);
+    let shift = [
+        "tasks", "shift", "k", "--all", "--by", "+1h", "--yes", "--server", &url,
+    ];
+    assert_eq!(printed(&shift), "2000 match\n2000 were changed\n");
+}
+
 #[tokio::test]
 async fn what_is_wrong_with_an_address_is_told() {
     let server = Server::configured(&format!("{ANY_PORT}base_path = \"/later\""));
