@@ -93,10 +93,16 @@ impl Client {
                 let changing = async {
                     match operations.change_all(filter, action).await? {
                         Changed::Done { matched, answers, .. } => Ok((matched, answers)),
-                        Changed::Begun(work) => work.run(&progress).await.map(|_| *progress.counts()),
+                        Changed::Begun(work) => {
+                            let ended = work.run(&progress).await;
+                            let (seen, answers) = *progress.counts();
+                            ended
+                                .map(|_| (seen, answers))
+                                .map_err(|refusal| cut_off(&answers, refusal.into()))
+                        }
                     }
                 };
-                changing.with_subscriber(log).await.map_err(Failure::from)
+                changing.with_subscriber(log).await
             }
             Self::Server(server) => {
                 let body = because(body_of(action), reason.as_ref());
@@ -108,6 +114,17 @@ impl Client {
         };
         progress.bar.finish_and_clear();
         came
+    }
+}
+
+/// Says of a change that has failed how much of it was done; of one that was refused before that there is nothing to say.
+fn cut_off(answers: &Answers, failure: Failure) -> Failure {
+    match answers.sum() {
+        0 => failure,
+        _ => Failure::Found(format!(
+            "the change has failed with {} tasks changed: {failure}",
+            answers.done
+        )),
     }
 }
 

@@ -261,6 +261,26 @@ pub(crate) async fn many(tasks: u32) -> (TempDir, String) {
 }
 
 #[tokio::test]
+async fn a_change_that_fails_midway_says_how_many_were_changed() {
+    let (_folder, file) = &many(2_105).await;
+    let rows = sqlx::SqlitePool::connect(file).await.unwrap();
+    let spoil = "UPDATE delayline_tasks SET headers = 'x' WHERE id IN \
+                 (SELECT id FROM delayline_tasks ORDER BY due_at LIMIT -1 OFFSET 1500)";
+    sqlx::raw_sql(spoil).execute(&rows).await.unwrap();
+    let cancelled = output(&["tasks", "cancel", "k", "--all", "--yes", "--store", file]);
+    let said = String::from_utf8(cancelled.stderr).unwrap();
+    assert_eq!(
+        (cancelled.status.code(), &*cancelled.stdout),
+        (Some(1), &b""[..]),
+        "{said}"
+    );
+    assert!(
+        said.contains("the change has failed with 1500 tasks changed: ") && said.contains("column headers"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
 async fn more_than_a_thousand_are_changed_part_by_part() {
     let (_folder, file) = &many(2_105).await;
     let answers = |count| json!({"done": count, "too_late": 0, "finished": 0, "conflict": 0, "not_found": 0, "failed": 0});
