@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use delayline::Kind;
 use delayline::store::Paused;
+use delayline::{Kind, Task};
 
 /// The names of kinds begin so whose tasks are the server's own, such as pauses, and messages that were rejected.
 const OURS: &str = "delayline.";
@@ -59,6 +59,13 @@ pub(crate) fn check_headers<'h>(names: impl Iterator<Item = &'h String>) -> Resu
         }),
         None => Ok(()),
     }
+}
+
+/// Whether callers may schedule the like of a task: neither its kind nor its headers are the server's own, as those of
+/// messages are, which the gateway alone schedules.
+pub(crate) fn is_of_callers(task: &Task) -> bool {
+    let headers = shown(task.headers.clone());
+    check(task.kind.as_str()).is_ok() && check_headers(headers.keys()).is_ok()
 }
 
 /// Headers without those that are shown to no caller.

@@ -7,6 +7,7 @@ use delayline::{Answer, Error, State, Task};
 
 use super::filter::PAGE;
 use super::{Bounds, Filter, Operations, Position, Refusal, Work};
+use crate::reserved;
 
 /// How many are changed in one call of the store.
 pub(super) const BATCH: usize = 100;
@@ -124,18 +125,24 @@ pub(crate) enum Changed {
 
 impl Operations {
     /// Changes tasks that a caller has chosen, of which it may have named any: none is changed where it may not change one.
-    pub(crate) async fn change_chosen(&self, chosen: &[Match], action: Action) -> Result<Answers, Refusal> {
-        let mut seen = Vec::with_capacity(chosen.len());
+    /// Says as well of which of them callers may schedule the like.
+    pub(crate) async fn change_chosen(
+        &self,
+        chosen: &[Match],
+        action: Action,
+    ) -> Result<(Answers, Vec<Match>), Refusal> {
+        let (mut seen, mut of_callers) = (Vec::with_capacity(chosen.len()), Vec::new());
         for one in chosen {
             // One that the caller may not see is not there, as by its id.
             if let Some(task) = self.found(one.id.into()).await? {
                 self.may_change(&task.kind, action)?;
                 seen.push(*one);
+                of_callers.extend(reserved::is_of_callers(&task).then_some(*one));
             }
         }
         let mut answers = self.change_found(&seen, action).await?;
         answers.not_found += chosen.len() - seen.len();
-        Ok(answers)
+        Ok((answers, of_callers))
     }
 
     /// Changes tasks that were found, a hundred in each call of the store. Where such a call fails, so does all that follows; an

@@ -1,11 +1,15 @@
 //! Undoing a cancel.
 
+use std::time::Duration;
+
+use delayline::store::SqliteStore;
+use delayline::{NewTask, Scheduler};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
 use super::browser::Browser;
 use super::sign_in::{signed_in, tokens};
-use crate::server::Server;
+use crate::server::{ANY_PORT, Server};
 use crate::test_clock::{standing, turned};
 
 async fn scheduled(server: &Server) -> Value {
@@ -18,6 +22,23 @@ async fn cancelled(browser: &Browser, id: &str) -> super::browser::Page {
     let done = browser.post(&format!("/tasks/{id}/cancel"), &[]).await;
     assert!(done.location().ends_with("?said=cancel.done"));
     browser.get(done.location()).await
+}
+
+/// A message that waits, as the gateway keeps one; gives its id.
+async fn message(server: &Server) -> String {
+    let store = SqliteStore::open(server.folder.path().join("delayline.db"));
+    let scheduler = Scheduler::new(store.await.unwrap());
+    let message = NewTask::new("message", &1).header("DELAYLINE_TOPIC", "orders");
+    let scheduled = scheduler.schedule(message.after(Duration::from_secs(60))).await;
+    let id = scheduled.unwrap().task().id.to_string();
+    scheduler.close().await.unwrap();
+    id
+}
+
+/// Those that can be chosen in a list, in its order.
+fn choosable(list: &super::browser::Page) -> Vec<&str> {
+    let tasks = list.text.split("name=\"task\" value=\"").skip(1);
+    tasks.map(|rest| rest.split('"').next().unwrap()).collect()
 }
 
 #[tokio::test]
@@ -112,8 +133,7 @@ async fn those_that_were_chosen_are_put_back_together() {
         server.put(&path, json!({"after": "1h"})).await.is(201, "new");
     }
     let list = browser.get("/tasks?kind=k").await;
-    let chosen = list.text.split("name=\"task\" value=\"").skip(1);
-    let chosen: Vec<_> = chosen.map(|rest| rest.split('"').next().unwrap()).collect();
+    let chosen = choosable(&list);
     let fields = [("verb", "cancel"), ("task", chosen[0]), ("task", chosen[1])];
     let done = browser.post("/bulk", &fields).await;
     let page = browser.get(done.location()).await;
@@ -135,4 +155,60 @@ async fn those_that_were_chosen_are_put_back_together() {
     let page = browser.get(done.location()).await;
     page.says(r#"<dt class="count">3</dt><dd>cancelled"#);
     page.does_not_say("/bulk/undo");
+}
+
+#[tokio::test]
+async fn a_message_of_the_gateway_is_not_offered_to_be_put_back_and_keeps_no_other_from_it() {
+    let server = Server::start();
+    let browser = Browser::new(&server);
+    let id = message(&server).await;
+    browser
+        .get(&format!("/tasks/{id}"))
+        .await
+        .says("That cannot be undone.");
+    let page = cancelled(&browser, &id).await;
+    page.does_not_say("/undo");
+    page.does_not_say("/rerun");
+
+    let (first, task) = (message(&server).await, scheduled(&server).await);
+    let id = task["id"].as_str().unwrap();
+    let list = browser.get("/tasks").await;
+    let chosen = choosable(&list);
+    let fields = [("verb", "cancel"), ("task", chosen[0]), ("task", chosen[1])];
+    let done = browser.post("/bulk", &fields).await;
+    let page = browser.get(done.location()).await;
+    page.says(r#"<dt class="count">2</dt><dd>cancelled"#);
+    let offered: Vec<_> = page
+        .form("/bulk/undo")
+        .into_iter()
+        .filter(|(name, _)| name == "task")
+        .collect();
+    assert_eq!(offered, [("task".to_owned(), id.to_owned())]);
+    // As an earlier page has them.
+    let done = browser
+        .post("/bulk/undo", &[("task", first.as_str()), ("task", id)])
+        .await;
+    let page = browser.get(done.location()).await;
+    page.says(r#"<dt class="count">1</dt><dd>put back"#);
+    page.says(r#"<dt class="count">1</dt><dd>not put back"#);
+    assert_eq!(server.get("/v1/tasks/k/1").await.body["state"], "scheduled");
+}
+
+#[cfg(feature = "rocketmq")]
+#[tokio::test]
+async fn where_there_is_a_gateway_it_is_said_before_that_its_messages_cannot_be_put_back() {
+    // Nothing answers there.
+    let gateway = "[rocketmq]\nnameserver = \"127.0.0.1:1\"\n[gateway]\n";
+    for (gateway, said) in [
+        ("", "for ten seconds.<"),
+        (gateway, "but for messages of the gateway.<"),
+    ] {
+        let server = Server::configured(&format!("{ANY_PORT}{gateway}"));
+        let browser = Browser::new(&server);
+        scheduled(&server).await;
+        let list = browser.get("/tasks?kind=k").await;
+        let task = choosable(&list)[0];
+        let page = browser.get(&format!("/bulk/check?verb=cancel&task={task}")).await;
+        page.says(said);
+    }
 }

@@ -178,7 +178,12 @@ async fn checked(app: &Shared, visitor: Visitor, fields: &Fields, wrong: Wrong) 
     let may_undo = visitor.caller.may(Right::Schedule);
     let warning = match verb.action {
         Action::Cancel if may_undo && fields.one("which") != Some("all") => {
-            Some("Cancelled, they do not run. It can be undone for ten seconds.")
+            Some(match app.current().of_gateway.is_empty() {
+                true => "Cancelled, they do not run. It can be undone for ten seconds.",
+                false => {
+                    "Cancelled, they do not run. It can be undone for ten seconds, but for messages of the gateway."
+                }
+            })
         }
         Action::Cancel => {
             Some("Cancelled, they do not run. It cannot be undone, but each can be run again as a new task.")
@@ -261,10 +266,10 @@ pub(super) async fn change(
     let operations = visitor.operations(&app, &fields)?;
     let answers = match Which::of(&operations, &fields, &verb)? {
         Which::Chosen(chosen) => {
-            let answers = operations.change_chosen(&chosen, verb.action).await?;
+            let (answers, of_callers) = operations.change_chosen(&chosen, verb.action).await?;
             // Else it is not known which of them were cancelled by this.
             let is_of_all = verb.action == Action::Cancel && answers.done == chosen.len();
-            let cancelled = if is_of_all { &chosen[..] } else { &[] };
+            let cancelled = if is_of_all { &of_callers[..] } else { &[] };
             return Ok(to_done(&app, &verb.field, &answers, cancelled));
         }
         Which::All(wanted, asked) => {
@@ -279,7 +284,7 @@ pub(super) async fn change(
     Ok(to_done(&app, &verb.field, &answers, &[]))
 }
 
-/// Leads to what came of it; of those that were cancelled it says which they are, so that this can be undone.
+/// Leads to what came of it; it says which of those that were cancelled can be put back.
 pub(super) fn to_done(app: &Shared, verb: &str, answers: &Answers, cancelled: &[Match]) -> Response {
     let mut search = form_urlencoded::Serializer::new(String::new());
     search
@@ -308,7 +313,9 @@ pub(super) fn labelled(verb: &str, answers: &Answers) -> Vec<(&'static str, Stri
         _ => "moved",
     };
     let conflict = match verb {
-        "undo" => "not put back: ten seconds were over, or another live task has their key",
+        "undo" => {
+            "not put back: ten seconds were over, another live task has their key, or the gateway alone schedules their like"
+        }
         _ => "were changed by another caller meanwhile, or another live task has their key",
     };
     let all = [

@@ -42,10 +42,7 @@ impl Editing {
 
 /// Whether a task waits, and its payload is not of the server or of another sender.
 fn is_editable(task: &Task) -> bool {
-    let headers = reserved::shown(task.headers.clone());
-    task.state == State::Scheduled
-        && reserved::check(task.kind.as_str()).is_ok()
-        && reserved::check_headers(headers.keys()).is_ok()
+    task.state == State::Scheduled && reserved::is_of_callers(task)
 }
 
 /// Counts how often a task was changed: its version, without the hops of its wake-up, which change nothing that a page

@@ -54,6 +54,8 @@ struct TaskPage {
     editing: Option<Editing>,
     may_move: bool,
     is_dead: bool,
+    /// Whether callers may schedule its like.
+    is_of_callers: bool,
     /// Whether it has ended, and its visitor may schedule it once more.
     may_rerun: bool,
     due_at: String,
@@ -176,11 +178,13 @@ async fn shown(
         .as_ref()
         .filter(|_| visitor.may_change())
         .and_then(|payload| Editing::of(&task, payload, fields));
-    let may_rerun = !task.state.is_live() && visitor.caller.may(Right::Schedule);
+    let is_of_callers = reserved::is_of_callers(&task);
+    let may_rerun = is_of_callers && !task.state.is_live() && visitor.caller.may(Right::Schedule);
     let is_just_cancelled = may_rerun && fields.one("said") == Some("cancel.done");
     let undo_until = undo_until(&task).filter(|until| is_just_cancelled && *until > now);
     let filled = |name| fields.one(name).unwrap_or_default().to_owned();
     page(&TaskPage {
+        is_of_callers,
         may_rerun,
         frame: Frame::new(app, Tab::Tasks, Some(visitor)),
         said: fields.one("said").and_then(said),

@@ -28,13 +28,15 @@ pub(super) async fn undo_many(
     Extension(visitor): Extension<Visitor>,
     Extension(fields): Extension<Fields>,
 ) -> Result<Response, Problem> {
+    visitor.caller.need(Right::Schedule)?;
+    let ids: Vec<TaskId> = fields.all("task").map(str::parse).collect::<Result<_, _>>()?;
     let mut answers = Answers::default();
-    for id in fields.all("task") {
-        match undo(&app, &visitor, id.parse()?).await {
+    for id in ids {
+        // Those that follow have few seconds left.
+        match undo(&app, &visitor, id).await {
             Ok(answer) => answers.count(&answer),
-            // Those that follow have few seconds left.
             Err(problem) if problem.status().is_server_error() => answers.failed += 1,
-            Err(problem) => return Err(problem),
+            Err(_) => answers.conflict += 1,
         }
     }
     Ok(to_done(&app, "undo", &answers, &[]))
