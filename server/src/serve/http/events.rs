@@ -43,8 +43,9 @@ struct Feed {
 }
 
 /// Hears what becomes of tasks through this server, from now on, as server-sent events: each is named by the state of its
-/// task, and has the task without its payload. An event `missed` says how many were left out, as they came too fast. The server
-/// ends the stream when it takes over another configuration; callers then connect again.
+/// task, and has the task without its payload. An event `missed` says how many were left out, as they came too fast; `null`, where
+/// the stream is of one kind or the token for some: then it may be none of these. The server ends the stream when it takes over
+/// another configuration; callers then connect again.
 #[utoipa::path(
     get,
     path = "/v1/events",
@@ -80,22 +81,11 @@ pub(super) async fn listen(
 }
 
 impl Feed {
+    /// The next event that is for it; none, if the server stops, or its caller has to be let in anew.
     async fn next(&mut self) -> Option<Event> {
-        let task = match self.held.take() {
-            Some(task) => task,
-            None => self.task().await?,
-        };
-        match self.events.missed() {
-            0 => event_of(task),
-            missed => {
-                self.held = Some(task);
-                Some(Event::default().event("missed").data(missed.to_string()))
-            }
+        if let Some(task) = self.held.take() {
+            return event_of(task);
         }
-    }
-
-    /// The next one of the kind; none, if the server stops, or its caller has to be let in anew.
-    async fn task(&mut self) -> Option<Task> {
         loop {
             let task = tokio::select! {
                 biased;
@@ -107,11 +97,26 @@ impl Feed {
             if self.caller.has_ended(now()) {
                 return None;
             }
+            let missed = self.events.missed();
             let is_wanted = self.kind.as_ref().is_none_or(|kind| *kind == task.kind);
-            if is_wanted && self.caller.reaches(&task.kind) {
-                return Some(task);
+            let task = Some(task).filter(|task| is_wanted && self.caller.reaches(&task.kind));
+            // Also where this one is for others: the next that is not may be long in coming.
+            if missed > 0 {
+                self.held = task;
+                return Some(self.event_of_missed(missed));
+            }
+            if let Some(task) = task {
+                return event_of(task);
             }
         }
+    }
+
+    /// That so many events were missed; of which kinds they were is not known, so only what hears all kinds is told the number.
+    fn event_of_missed(&self, missed: u64) -> Event {
+        let hears_all = self.kind.is_none() && self.caller.reaches_all();
+        let missed = hears_all.then(|| missed.to_string());
+        let event = Event::default().event("missed");
+        event.data(missed.as_deref().unwrap_or("null"))
     }
 }
 
@@ -120,4 +125,63 @@ fn event_of(task: Task) -> Option<Event> {
     let (id, state) = (task.id, state_name(task.state));
     let event = Event::default().event(state).id(format!("{id}.{}", task.version));
     event.json_data(TaskView::without_payload(task)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::to_bytes;
+    use delayline::store::MemoryStore;
+    use delayline::{NewTask, Scheduler, defaults};
+    use futures_util::FutureExt as _;
+
+    use super::*;
+    use crate::serve::config::Token;
+
+    /// The event that is there, as it is sent.
+    async fn next(feed: &mut Feed) -> String {
+        let event = feed.next().now_or_never().flatten().expect("an event");
+        let event = Ok::<_, Infallible>(event);
+        let response = Sse::new(stream::iter([event])).into_response();
+        let text = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        String::from_utf8(text.to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_is_missed_is_told_at_once_and_counted_for_those_alone_who_hear_all() {
+        let scheduler = Scheduler::new(MemoryStore::new());
+        let current = Current {
+            claims: scheduler.claims(),
+            shares: Default::default(),
+            delivered: Default::default(),
+            delivered_here: Default::default(),
+            of_gateway: Default::default(),
+            topics: Default::default(),
+        };
+        let (_stop, stopping) = watch::channel(false);
+        let (_replace, replaced) = watch::channel(Arc::new(current));
+        let feed = |caller: Caller, kind: Option<&str>| Feed {
+            events: scheduler.events(),
+            caller,
+            kind: kind.map(Kind::from),
+            stopping: stopping.clone(),
+            replaced: replaced.clone(),
+            held: None,
+        };
+        let of_some: Token = serde_json::from_value(serde_json::json!({
+            "name": "shop", "sha256": "3d0941964aa3ebdcb00ccef58b1bb399f9f898465e9886d5aec7f31090a0fb30",
+            "may": ["read"], "kinds": ["order.*"],
+        }))
+        .unwrap();
+        let anybody = || Caller::of("api", None);
+        let mut of_all = feed(anybody(), None);
+        let mut of_quiet = feed(anybody(), Some("quiet"));
+        let mut of_shop = feed(Caller::of("api", Some(&Arc::new(of_some))), None);
+        let tasks = (0..defaults::EVENTS + 10).map(|n| NewTask::new("loud", &n));
+        scheduler.schedule_all(tasks).await.unwrap();
+        assert_eq!(next(&mut of_all).await, "event: missed\ndata: 10\n\n");
+        assert!(next(&mut of_all).await.starts_with("event: scheduled\n"));
+        for feed in [&mut of_quiet, &mut of_shop] {
+            assert_eq!(next(feed).await, "event: missed\ndata: null\n\n");
+        }
+    }
 }
