@@ -288,14 +288,21 @@ fn line_of(text: &str, at: usize) -> usize {
     before.iter().filter(|&&byte| byte == b'\n').count() + 1
 }
 
-/// The message of the parser in words for people, without a text that stands where another type is wanted: it may be a
-/// secret.
+/// The message of the parser in words for people, without a text that stands where another type is wanted, and without a number
+/// or a boolean where a text is: it may be a secret.
 fn without_texts(message: &str) -> String {
     let (before, wanted) = match message.rsplit_once(", expected ") {
         Some((before, "usize" | "u32")) => (before, ", expected a whole number"),
         Some((before, "a nonzero usize" | "a nonzero u32")) => (before, ", expected a whole number from 1"),
         _ => (message, ""),
     };
+    if wanted.is_empty()
+        && let Some(rest) = before.strip_prefix("invalid type: ")
+        && let Some((sort @ ("integer" | "floating point" | "boolean"), value)) = rest.split_once(" `")
+    {
+        let after = value.split_once('`').map_or("", |(_, after)| after);
+        return format!("invalid type: {sort}{after}");
+    }
     let Some((before, text)) = before.split_once("string \"") else {
         return format!("{before}{wanted}");
     };

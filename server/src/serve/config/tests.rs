@@ -309,6 +309,26 @@ fn no_mistake_tells_a_secret() {
         let error = refused(text);
         assert!(!error.contains("hunter2"), "{error}");
     }
+    // Without quotation marks.
+    for text in [
+        "[rocketmq]\nnameserver = \"n\"\naccess_key = \"a\"\nsecret_key = 20481024",
+        "[rocketmq]\nnameserver = \"n\"\naccess_key = \"a\"\nsecret_key = 2048.1024",
+        "[redis]\nurl = -2048",
+        "[http]\ntokens = [{ name = \"a\", sha256 = 2048, may = [] }]",
+        "[kinds.a.deliver]\nurl = \"http://h/\"\nsecret = 20481024",
+        "[kinds.a.deliver]\nurl = \"http://h/\"\nsecret = [20481024]",
+        "[kinds.a.deliver]\nurl = 20481024",
+    ] {
+        let error = refused(text);
+        assert!(error.contains("expected ") && !error.contains("2048"), "{error}");
+    }
+    let error = refused("[rocketmq]\nnameserver = \"n\"\naccess_key = \"a\"\nsecret_key = true");
+    assert!(
+        error.ends_with("invalid type: boolean, expected a text"),
+        "{error}"
+    );
+    let error = refused("[http]\nbody_limit = -2048");
+    assert!(error.contains("integer `-2048`"), "no secret: {error}");
     for text in [
         "[redis]\nurl = \"rediss://u:hunter2@h\"",
         "[kinds.a.deliver]\nurl = \"http://h/hunter2\"\nsecret = \"whsec_hunter2hunter2hunter2hunter2hunt\"",
