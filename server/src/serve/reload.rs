@@ -106,6 +106,12 @@ impl Running {
             return Ok(None);
         }
         let (worker, current) = self.delivering.by(&config).await?;
+        // The next worker asks this, too, and an error would end it, and the server with it.
+        if let Err(error) = self.app.store.check().await
+            && !error.is_transient()
+        {
+            return Err(Failure::from(error).into());
+        }
         let access = access(&config);
         let pages = Pages::new(&access).map_err(no_chance)?;
         let next = Next {

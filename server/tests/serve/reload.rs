@@ -224,6 +224,32 @@ async fn what_cannot_be_used_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_store_that_no_worker_could_start_with_keeps_the_one_that_runs() {
+    let server = Server::start();
+    let next = format!("{ANY_PORT}[kinds.report]\ndeliver = \"pull\"\n");
+    let file = server.folder.path().join("delayline.db");
+    let rows = sqlx::SqlitePool::connect(file.to_str().unwrap()).await.unwrap();
+    let renamed = async |from: &str, to: &str| {
+        let rename = sqlx::AssertSqlSafe(format!("ALTER TABLE {from} RENAME TO {to}"));
+        sqlx::raw_sql(rename).execute(&rows).await.unwrap();
+    };
+    renamed("delayline_migrations", "elsewhere").await;
+    let said = server.reload(&next).await;
+    assert!(
+        said.contains("is not used") && said.contains("delayline_migrations"),
+        "{said}"
+    );
+    assert_eq!(reloads(&server, "refused").await, "1");
+    renamed("elsewhere", "delayline_migrations").await;
+    let said = server.reload(&next).await;
+    assert!(said.contains("holds from now on"), "{said}");
+    server
+        .put("/v1/tasks/k/1", json!({"after": "1h"}))
+        .await
+        .is(201, "new");
+}
+
+#[tokio::test]
 async fn tokens_are_let_in_and_shut_out() {
     // Of `reader`, and of `shop`.
     let tokens = |digests: &[&str]| {
