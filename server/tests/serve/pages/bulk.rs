@@ -32,7 +32,11 @@ pub(super) async fn confirm(browser: &Browser, checked: &Page) -> Page {
 }
 
 async fn state(server: &Server, key: &str) -> Value {
-    server.get(&format!("/v1/tasks/k/{key}")).await.body["state"].clone()
+    state_of(server, "k", key).await
+}
+
+async fn state_of(server: &Server, kind: &str, key: &str) -> Value {
+    server.get(&format!("/v1/tasks/{kind}/{key}")).await.body["state"].clone()
 }
 
 #[tokio::test]
@@ -107,6 +111,35 @@ async fn all_that_match_are_counted_and_then_changed() {
         .get(done.location())
         .await
         .says(r#"<dt class="count">0</dt><dd>are due now"#);
+}
+
+#[tokio::test]
+async fn a_kind_whose_name_ends_with_a_space_is_changed_and_paused_and_no_other() {
+    let server = Server::start();
+    let browser = Browser::new(&server);
+    for kind in ["k", "k "] {
+        let task = json!([{"kind": kind, "key": "1", "after": "1h"}]);
+        assert_eq!(server.post("/v1/tasks", task).await.status, 200);
+    }
+    let state = async |kind: &str| state_of(&server, kind, "1").await;
+    let chosen = [("which", "all"), ("verb", "cancel")];
+    let checked = check(&browser, "/tasks?kind=k%20", &chosen).await;
+    checked.says("<h1>Cancel 1 task?</h1>");
+    confirm(&browser, &checked)
+        .await
+        .says(r#"<dt class="count">1</dt><dd>cancelled"#);
+    assert_eq!(
+        (state("k").await, state("k%20").await),
+        (json!("scheduled"), json!("cancelled"))
+    );
+    browser
+        .post("/kinds/pause", &[("kind", "k "), ("reason", " a move ")])
+        .await;
+    let kinds = server.get("/v1/kinds").await.body;
+    assert!(kinds["kinds"][0]["paused"].is_null(), "{kinds}");
+    assert_eq!(kinds["kinds"][1]["paused"]["reason"], "a move");
+    let rest = browser.get("/kinds?after=k").await;
+    rest.says("kind=k%20");
 }
 
 #[tokio::test]

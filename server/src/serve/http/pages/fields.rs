@@ -10,6 +10,9 @@ use url::form_urlencoded;
 use super::super::problem::Problem;
 use crate::reason::Reason;
 
+/// What people type, around which spaces mean nothing; around a name that a page has written they are part of it.
+const TYPED: [&str; 6] = ["q", "reason", "text", "to", "token", "until"];
+
 /// The fields that were filled in, in their order: without those that are empty.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fields(Vec<(String, String)>);
@@ -17,9 +20,16 @@ pub(super) struct Fields(Vec<(String, String)>);
 impl Fields {
     pub(super) fn parse(text: &[u8]) -> Self {
         let fields = form_urlencoded::parse(text).into_owned();
-        // A browser sends each line break of a form as these two.
-        let trimmed = fields.map(|(name, value)| (name, value.trim().replace("\r\n", "\n")));
-        Self(trimmed.filter(|(_, value)| !value.is_empty()).collect())
+        let filled = fields.map(|(name, value)| {
+            let value = match TYPED.contains(&name.as_str()) {
+                true => value.trim(),
+                false => &value,
+            };
+            // A browser sends each line break of a form as these two.
+            let value = value.replace("\r\n", "\n");
+            (name, value)
+        });
+        Self(filled.filter(|(_, value)| !value.is_empty()).collect())
     }
 
     /// The first value of a field.
