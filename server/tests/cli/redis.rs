@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayline::backend::{Backend as _, Departure, RedisBackend, Wake};
-use delayline::store::{Claim, Ending, Guarded, NewRow, RedisStore, SqliteStore, Step, Store as _, When};
+use delayline::store::{
+    Claim, Ending, Guarded, NewRow, Paused, RedisStore, SqliteStore, Step, Store as _, When,
+};
 use delayline::{Answer, NewTask, Scheduler, TaskId, Timestamp};
 use tempfile::TempDir;
 
@@ -174,6 +176,35 @@ async fn a_doctor_finds_what_would_lose_or_delay_rows() {
         has(&findings, "problem", part);
     }
     has(&findings, "note", "1 tasks are dead");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_doctor_takes_a_pause_for_no_problem_until_it_is_over() {
+    let server = RedisServer::start_with(&["--appendonly", "yes"]);
+    let store = RedisStore::new(&server.url()).unwrap();
+    let scheduler = Scheduler::new(store.clone());
+    let due = NewTask::new("a", &()).at(Timestamp::from_millis(1_000));
+    scheduler.schedule(due).await.unwrap();
+    scheduler.pause("a", None, "a move").await.unwrap();
+    let said = done(&["doctor", "--redis", &server.url()]);
+    assert!(said.contains("1 scheduled, 0 running"), "{said}");
+    assert_eq!(findings(&server), (Some(0), vec![]));
+    assert!(scheduler.resume("a").await.unwrap());
+    has(&findings(&server).1, "problem", "the first task is due for");
+    let over = NewRow {
+        id: TaskId::from_bytes([1; 16]),
+        kind: Paused::KIND.into(),
+        key: Some("a".into()),
+        payload: json!({"until": 1_000, "reason": ""}).to_string().into_bytes(),
+        headers: Default::default(),
+        due: When::At(Timestamp::MAX),
+        overdue_after: Duration::MAX,
+        max_attempts: None,
+        replace: false,
+        note: Default::default(),
+    };
+    assert!(store.insert(vec![over]).await.unwrap().found[0].is_ok());
+    has(&findings(&server).1, "problem", "the first task is due for");
 }
 
 #[test]
