@@ -59,11 +59,15 @@ impl ChangeOutcome {
     }
 }
 
+/// What stands in the place of a kind where a task is named by its id.
+const BY_ID: &str = "id";
+
 /// The parts of the path of a task.
-fn path_of(target: &Target) -> Vec<String> {
+fn path_of(target: &Target) -> Result<Vec<String>, Failure> {
     match target {
-        Target::Id(id) => vec!["tasks".to_owned(), "id".to_owned(), id.to_string()],
-        Target::Key(kind, key) => vec!["tasks".to_owned(), kind.to_string(), key.to_string()],
+        Target::Id(id) => Ok(vec!["tasks".to_owned(), BY_ID.to_owned(), id.to_string()]),
+        Target::Key(kind, _) if kind.as_str() == BY_ID => Err(server::no_place(BY_ID)),
+        Target::Key(kind, key) => Ok(vec!["tasks".to_owned(), kind.to_string(), key.to_string()]),
     }
 }
 
@@ -101,6 +105,14 @@ impl Client {
         match self {
             Self::Store(operations) => Ok(operations.found(target).await?.map(TaskView::from)),
             Self::Server(server) => server.task(&target, None).await,
+        }
+    }
+
+    /// Whether its tasks can be named by their keys.
+    pub(crate) fn names_tasks_of(&self, kind: &str) -> bool {
+        match self {
+            Self::Store(_) => true,
+            Self::Server(_) => kind != BY_ID && !server::is_step(kind),
         }
     }
 

@@ -34,7 +34,7 @@ impl Server {
         target: &Target,
         search: Option<&str>,
     ) -> Result<Option<T>, Failure> {
-        let mut url = self.path(&path_of(target))?;
+        let mut url = self.path(&path_of(target)?)?;
         url.set_query(search);
         self.look(url).await
     }
@@ -45,7 +45,7 @@ impl Server {
         verb: &str,
         body: &impl Serialize,
     ) -> Result<ChangeOutcome, Failure> {
-        let mut path = path_of(target);
+        let mut path = path_of(target)?;
         path.push(verb.to_owned());
         match self.post::<ChangeOutcome>(self.path(&path)?, body).await? {
             Answered::Found(outcome) => Ok(outcome.without_payload()),

@@ -60,6 +60,18 @@ struct Info {
     version: String,
 }
 
+/// Whether a name in a path would be a step within it.
+pub(super) fn is_step(name: &str) -> bool {
+    matches!(name, "." | "..")
+}
+
+/// Refuses a name that would be something else in a path.
+pub(super) fn no_place(name: &str) -> Failure {
+    Failure::Argument(format!(
+        "a name is {name:?}: a URL has no place for it, so allowed is --id in place of KIND and KEY, or --store"
+    ))
+}
+
 impl Server {
     /// Nothing is asked yet.
     pub(crate) fn new(given_by: &str, url: &str, token: Option<Token>) -> Result<Self, Failure> {
@@ -85,14 +97,8 @@ impl Server {
 
     /// The address of what is at a path, of which each part is a name.
     pub(super) fn path(&self, parts: &[impl AsRef<str>]) -> Result<Url, Failure> {
-        if let Some(name) = parts
-            .iter()
-            .map(AsRef::as_ref)
-            .find(|name| matches!(*name, "." | ".."))
-        {
-            return Err(Failure::Argument(format!(
-                "a name is {name:?}: a URL has no place for it, so allowed is --id in place of KIND and KEY, or --store"
-            )));
+        if let Some(name) = parts.iter().map(AsRef::as_ref).find(|name| is_step(name)) {
+            return Err(no_place(name));
         }
         let mut url = self.base.clone();
         if let Ok(mut path) = url.path_segments_mut() {

@@ -77,7 +77,13 @@ impl Find {
             client.found(target).await
         };
         let kinds = kinds.into_iter().take(KINDS).map(|kind| kind.kind);
-        let found: Vec<_> = stream::iter(kinds.map(look))
+        let (kinds, unnamed): (Vec<_>, Vec<_>) = kinds.partition(|kind| client.names_tasks_of(kind));
+        for kind in unnamed {
+            crate::note(&format!(
+                "the key was not looked for in the kind {kind:?}, for which a URL has no place: allowed is --store"
+            ));
+        }
+        let found: Vec<_> = stream::iter(kinds.into_iter().map(look))
             .buffered(AT_ONCE)
             .try_collect()
             .await?;

@@ -1,6 +1,6 @@
 //! `tasks`, `kinds` and `forecast` over a running server.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, Read as _, Write as _};
 use std::net::TcpListener;
 
 use super::server::{ANY_PORT, Server};
@@ -415,6 +415,33 @@ async fn what_is_wrong_with_an_address_is_told() {
             .env("DELAYLINE_SERVER", ""),
     );
     assert!(told.contains("it is not said where the tasks are"), "{told}");
+}
+
+#[tokio::test]
+async fn a_kind_for_which_a_url_has_no_place_is_refused_and_left_out() {
+    let (server, file) = shop().await;
+    for kind in ["id", "."] {
+        let task = json!([{"kind": kind, "key": "42", "after": "1h"}]);
+        assert_eq!(server.post("/v1/tasks", task).await.status, 200);
+        let line = refused(&["tasks", "cancel", kind, "42", "--server", &server.url]);
+        assert!(
+            line.contains(&format!("a name is {kind:?}: a URL has no place for it")),
+            "{line}"
+        );
+    }
+    let found = |place: [&str; 2]| {
+        let output = output(&[&["tasks", "find", "42", "--json"][..], &place].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        (output.stdout.lines().count(), said)
+    };
+    assert_eq!(found(["--store", &file]), (4, String::new()));
+    let (count, said) = found(["--server", &server.url]);
+    assert_eq!(count, 2);
+    for kind in ["id", "."] {
+        let left_out = format!("the key was not looked for in the kind {kind:?}");
+        assert!(said.contains(&left_out), "{said}");
+    }
 }
 
 #[tokio::test]
