@@ -22,6 +22,7 @@ use delayline::Scheduler;
 use delayline::rocketmq::{Inbox, Message, PublishError, Publisher, Received, RocketMqOptions};
 use futures_util::future::join_all;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
 
 use self::asked::Asked;
 pub(super) use self::publishing::Publishing;
@@ -35,7 +36,9 @@ use crate::Failure;
 const MESSAGES: &str = "delayline.gateway.messages";
 /// How many messages are processed at once, at the most.
 const BATCH: usize = 500;
-/// How long the gateway waits after the store has failed: doubled each time, up to the longest.
+/// While bodies of this many bytes wait for the store, no more are taken.
+const WAITING_BYTES: usize = 32 << 20;
+/// How long messages wait after the store has failed: doubled each time, up to the longest.
 const AGAIN: Duration = Duration::from_millis(100);
 const AGAIN_AT_MOST: Duration = Duration::from_secs(5);
 /// How many batches of answers may be in flight.
@@ -106,50 +109,51 @@ impl Gateway {
 
     /// Receives until nothing more can come.
     async fn receive(&self, scheduler: &Scheduler, answering: &mut JoinSet<()>) {
-        while let Ok(messages) = self.inbox.receive(BATCH).await {
-            let config = self.publishing.config();
-            let mut asked: Vec<_> = messages
-                .iter()
-                .map(|message| {
-                    let test_clock = self.test_clock.as_ref();
-                    let from = test_clock.map_or(message.stored_at, |test_clock| test_clock.now());
-                    self.checked(Asked::read(message, from, &config))
-                })
-                .collect();
-            let mut pause = AGAIN;
-            while let Err(error) = batch::deal_with(scheduler, &self.traces, &mut asked).await {
+        // Those that wait for the store come first, and are tried again at a time of their own: others do not wait for
+        // them, unless they are about the same tasks.
+        let (mut asked, mut again_at, mut pause) = (Vec::new(), Instant::now(), AGAIN);
+        loop {
+            let (waiting, room) = (asked.len(), room_beside(&asked));
+            let first = tokio::select! {
+                biased;
+                () = sleep_until(again_at), if waiting > 0 => 0,
+                received = self.inbox.receive(room), if room > 0 => {
+                    let Ok(messages) = received else { return };
+                    let config = self.publishing.config();
+                    asked.extend(messages.into_iter().map(|message| self.read(message, &config)));
+                    waiting
+                }
+            };
+            let tried = batch::deal_with(scheduler, &self.traces, &mut asked, first).await;
+            if let Err(error) = tried
+                && first == 0
+            {
                 tracing::warn!(
                     %error,
-                    "messages could not be scheduled, and wait at the broker until they are; see that the store is up"
+                    "messages could not be carried out, and wait at the broker until they are; see that the store is up, and that \
+                     no other session has their rows locked"
                 );
-                tokio::time::sleep(pause).await;
+                again_at = Instant::now() + pause;
                 pause = (2 * pause).min(AGAIN_AT_MOST);
             }
-            asked.iter().for_each(|asked| self.record(asked));
-            let answers = asked.iter().filter_map(|asked| answer(asked, &config));
-            let answers: Vec<_> = answers
-                .map(|(to, answer)| send(self.publishing.publisher.clone(), to, answer))
-                .collect();
-            self.inbox.acknowledge(&messages);
-            if !answers.is_empty() {
-                // In a task of its own, as an answer takes time if its sender has gone away.
-                answering.spawn(async {
-                    join_all(answers).await;
-                });
+            let done;
+            (done, asked) = asked.into_iter().partition(|asked| asked.reply.is_some());
+            if asked.is_empty() {
+                pause = AGAIN;
             }
-            while answering.try_join_next().is_some() {}
-            while answering.len() > BATCHES_ANSWERED {
-                answering.join_next().await;
-            }
+            self.answer(done, answering).await;
         }
     }
 
-    /// Rejects a message that no broker would take when it is due.
-    fn checked<'a>(&self, mut asked: Asked<'a>) -> Asked<'a> {
+    /// Reads a message, and rejects one that no broker would take when it is due.
+    fn read(&self, message: Received, config: &config::Gateway) -> Asked {
+        let test_clock = self.test_clock.as_ref();
+        let from = test_clock.map_or(message.stored_at, |test_clock| test_clock.now());
+        let mut asked = Asked::read(message, from, config);
         let publisher = &self.publishing.publisher;
         asked.longest = publisher.longest_body();
         let checked = match &asked.request {
-            Ok(request) => delivery::check(publisher, asked.message, request),
+            Ok(request) => delivery::check(publisher, &asked.message, request),
             Err(_) => Ok(()),
         };
         if let Err(reason) = checked {
@@ -158,9 +162,31 @@ impl Gateway {
         asked
     }
 
+    /// Answers messages that are done, and acknowledges them.
+    async fn answer(&self, done: Vec<Asked>, answering: &mut JoinSet<()>) {
+        let config = self.publishing.config();
+        done.iter().for_each(|asked| self.record(asked));
+        let answers = done.iter().filter_map(|asked| answer(asked, &config));
+        let answers: Vec<_> = answers
+            .map(|(to, answer)| send(self.publishing.publisher.clone(), to, answer))
+            .collect();
+        let messages: Vec<_> = done.into_iter().map(|asked| asked.message).collect();
+        self.inbox.acknowledge(&messages);
+        if !answers.is_empty() {
+            // In a task of its own, as an answer takes time if its sender has gone away.
+            answering.spawn(async {
+                join_all(answers).await;
+            });
+        }
+        while answering.try_join_next().is_some() {}
+        while answering.len() > BATCHES_ANSWERED {
+            answering.join_next().await;
+        }
+    }
+
     /// Counts a message, and logs if it will not come out, though it was to be scheduled.
-    fn record(&self, asked: &Asked<'_>) {
-        let (Some(reply), message) = (&asked.reply, asked.message) else {
+    fn record(&self, asked: &Asked) {
+        let (Some(reply), message) = (&asked.reply, &asked.message) else {
             return;
         };
         ::metrics::counter!(MESSAGES, "answer" => reply.answer).increment(1);
@@ -183,16 +209,28 @@ impl Gateway {
     }
 }
 
+/// Says how many more messages are taken while these wait for the store.
+fn room_beside(waiting: &[Asked]) -> usize {
+    let bytes = |asked: &Asked| match (&asked.message.body, asked.message.raw_body()) {
+        (Ok(body), _) => body.len(),
+        (Err(_), raw) => raw.map_or(0, |(raw, _)| raw.len()),
+    };
+    match waiting.iter().map(bytes).sum::<usize>() < WAITING_BYTES {
+        true => BATCH.saturating_sub(waiting.len()),
+        false => 0,
+    }
+}
+
 /// Makes the answer for the sender of a message, if it wants one, with the id of the message.
-fn answer(asked: &Asked<'_>, config: &config::Gateway) -> Option<(String, Message)> {
+fn answer(asked: &Asked, config: &config::Gateway) -> Option<(String, Message)> {
     let reply = asked.reply.as_ref()?;
     let answer = addressed(asked, reply, config)?;
     Some((asked.message.id.clone(), answer))
 }
 
 /// Addresses the answer to the sender if that waits, or to the topic that it named.
-fn addressed(asked: &Asked<'_>, reply: &answer::Reply, config: &config::Gateway) -> Option<Message> {
-    let message: &Received = asked.message;
+fn addressed(asked: &Asked, reply: &answer::Reply, config: &config::Gateway) -> Option<Message> {
+    let message = &asked.message;
     let body = serde_json::to_vec(reply).ok()?;
     if let Some(reply) = message.reply(body.clone()) {
         return Some(reply);

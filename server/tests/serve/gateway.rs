@@ -1,6 +1,8 @@
 //! The gateway on brokers that are there: messages in, messages out, and answers.
 
 mod bodies;
+#[cfg(feature = "postgres")]
+mod locked;
 mod rejected;
 mod settings;
 
@@ -31,6 +33,12 @@ impl Shop {
 
     /// With more settings of `[rocketmq]`.
     async fn with(settings: &str) -> Self {
+        Self::configured(|config| config.replacen("[rocketmq]\n", &format!("[rocketmq]\n{settings}"), 1))
+            .await
+    }
+
+    /// By a configuration that is made of the usual one.
+    async fn configured(edited: impl FnOnce(String) -> String) -> Self {
         let name = fresh("shop");
         let nameserver = nameserver();
         // These make the topics, too.
@@ -40,9 +48,7 @@ impl Shop {
             inbox.await.unwrap()
         };
         let (out, answers) = (receive("out").await, receive("answers").await);
-        let config = config(&nameserver, &name);
-        let config = config.replacen("[rocketmq]\n", &format!("[rocketmq]\n{settings}"), 1);
-        let server = Server::configured(&config);
+        let server = Server::configured(&edited(config(&nameserver, &name)));
         Self {
             publisher: Publisher::connect(nameserver.as_str()).await.unwrap(),
             server,

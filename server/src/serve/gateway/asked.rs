@@ -12,8 +12,8 @@ use crate::serve::config::Gateway;
 use crate::serve::traces::Place;
 
 /// A message, its request, and the answer.
-pub(super) struct Asked<'a> {
-    pub(super) message: &'a Received,
+pub(super) struct Asked {
+    pub(super) message: Received,
     pub(super) origin: Origin,
     pub(super) request: Result<Request, String>,
     /// How many bytes a message may have that is published.
@@ -22,13 +22,13 @@ pub(super) struct Asked<'a> {
     pub(super) reply: Option<Reply>,
 }
 
-impl<'a> Asked<'a> {
+impl Asked {
     /// Reads the request; its delay counts from this time.
-    pub(super) fn read(message: &'a Received, from: Timestamp, gateway: &Gateway) -> Self {
+    pub(super) fn read(message: Received, from: Timestamp, gateway: &Gateway) -> Self {
         Self {
+            origin: Origin::of(&message),
+            request: Request::read(&message, from, gateway),
             message,
-            origin: Origin::of(message),
-            request: Request::read(message, from, gateway),
             longest: usize::MAX,
             reply: None,
         }
@@ -42,7 +42,7 @@ pub(super) enum Name<'a> {
     Key(&'a Kind, &'a Key),
 }
 
-impl Asked<'_> {
+impl Asked {
     /// Returns how it names a task: by the id of a message, and by a key.
     pub(super) fn names(&self) -> (Option<TaskId>, Option<Name<'_>>) {
         let request = self.request.as_ref().ok();
@@ -81,14 +81,14 @@ impl Asked<'_> {
         let Action::Schedule { target, due, .. } = &request.action else {
             return Err("it schedules nothing".to_owned());
         };
-        let task = delivery::task(self.message, body(self.message)?, request, target, *due);
+        let task = delivery::task(&self.message, body(&self.message)?, request, target, *due);
         Ok(task.id(self.id()).header(ORIGIN, self.origin.to_string()))
     }
 
     /// Makes the edit that gives the message of a task the body of this one; or says why it could not be published then.
     pub(super) fn edit(&self, task: &Task, due: Option<Timestamp>) -> Result<Edit, String> {
-        let body = body(self.message)?;
-        delivery::check_edited(self.longest, self.message, task, body)?;
+        let body = body(&self.message)?;
+        delivery::check_edited(self.longest, &self.message, task, body)?;
         let edit = Edit::payload_bytes(body);
         Ok(match due {
             Some(due) => edit.at(due),

@@ -10,7 +10,7 @@ use super::request::{Action, Request};
 use super::{overtaken, rejected};
 
 /// Carries out a verb, if it has not been done already and no later message came first.
-pub(super) async fn change(scheduler: &Scheduler, asked: &Asked<'_>) -> Result<Reply, Error> {
+pub(super) async fn change(scheduler: &Scheduler, asked: &Asked) -> Result<Reply, Error> {
     let Ok(request) = &asked.request else {
         return Ok(Reply::rejected("it cannot be read".to_owned()));
     };
@@ -44,7 +44,7 @@ pub(super) async fn change(scheduler: &Scheduler, asked: &Asked<'_>) -> Result<R
             Action::Shift(by) => by_message.shift_if(id, expect, by).await,
             Action::Edit(due) => match asked.edit(&known.task, due) {
                 Ok(edit) => by_message.edit_if(id, expect, edit).await,
-                Err(reason) => return reject(scheduler, asked.message, reason).await,
+                Err(reason) => return reject(scheduler, &asked.message, reason).await,
             },
             Action::Schedule { .. } => return Ok(Reply::rejected("it changes nothing".to_owned())),
         };
@@ -53,7 +53,7 @@ pub(super) async fn change(scheduler: &Scheduler, asked: &Asked<'_>) -> Result<R
             Ok(Answer::Conflict(_)) => {}
             Ok(answer) => return Ok(Reply::changed(answer)),
             Err(error) if error.is_invalid() => {
-                return reject(scheduler, asked.message, error.to_string()).await;
+                return reject(scheduler, &asked.message, error.to_string()).await;
             }
             Err(error) => return Err(error),
         }
@@ -61,7 +61,7 @@ pub(super) async fn change(scheduler: &Scheduler, asked: &Asked<'_>) -> Result<R
 }
 
 /// Returns the answer for a task that is not to be changed.
-fn settled(known: &FoundTask, asked: &Asked<'_>) -> Option<Answer> {
+fn settled(known: &FoundTask, asked: &Asked) -> Option<Answer> {
     let task = known.task.clone();
     if known.is_done {
         return Some(Answer::Done(task));
@@ -75,7 +75,7 @@ fn settled(known: &FoundTask, asked: &Asked<'_>) -> Option<Answer> {
 /// Keeps a cancel for messages that were sent before it; false, where there is a task now.
 async fn leave_mark(
     scheduler: &Scheduler,
-    asked: &Asked<'_>,
+    asked: &Asked,
     request: &Request,
     target: &Target,
 ) -> Result<bool, Error> {
@@ -87,7 +87,7 @@ async fn leave_mark(
 /// message's id is for that message alone, and so as good as another one.
 async fn is_renewed(
     by_message: &Scheduler,
-    asked: &Asked<'_>,
+    asked: &Asked,
     request: &Request,
     target: &Target,
     mark: &FoundTask,

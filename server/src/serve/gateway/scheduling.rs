@@ -40,7 +40,7 @@ impl Next {
 pub(super) async fn schedule(
     scheduler: &Scheduler,
     traces: &Traces,
-    asked: &[Asked<'_>],
+    asked: &[Asked],
     places: &[usize],
 ) -> Vec<Result<Reply, Error>> {
     let looked = join_all(places.iter().map(|&at| look(scheduler, &asked[at]))).await;
@@ -71,7 +71,7 @@ pub(super) async fn schedule(
     let written = written.into_iter().zip(answers);
     let replies = written.map(|((asked, rejected, replaces), answer)| async move {
         match rejected {
-            Some(reason) => kept(scheduler, asked.message, reason, answer).await,
+            Some(reason) => kept(scheduler, &asked.message, reason, answer).await,
             None => after_schedule(scheduler, asked, replaces, answer).await,
         }
     });
@@ -84,14 +84,14 @@ pub(super) async fn schedule(
 
 async fn after_schedule(
     scheduler: &Scheduler,
-    asked: &Asked<'_>,
+    asked: &Asked,
     mut replaces: bool,
     mut answer: Result<Scheduled, Error>,
 ) -> Result<Reply, Error> {
     loop {
         let scheduled = match answer {
             Err(error) if error.is_invalid() => {
-                return reject(scheduler, asked.message, error.to_string()).await;
+                return reject(scheduler, &asked.message, error.to_string()).await;
             }
             answer => answer?,
         };
@@ -112,7 +112,7 @@ async fn after_schedule(
 }
 
 /// Reads the task of a message's key, and cancels it where the message is to take its place.
-async fn look(scheduler: &Scheduler, asked: &Asked<'_>) -> Result<Next, Error> {
+async fn look(scheduler: &Scheduler, asked: &Asked) -> Result<Next, Error> {
     let Ok(Request {
         key: Some(key),
         kind,
@@ -163,12 +163,12 @@ async fn look(scheduler: &Scheduler, asked: &Asked<'_>) -> Result<Next, Error> {
     }
 }
 
-impl Asked<'_> {
+impl Asked {
     /// Returns the task of the message, or the one that keeps it and says why it is rejected.
     fn to_write(&self) -> (NewTask, Option<String>) {
         match self.task() {
             Ok(task) => (task, None),
-            Err(reason) => (rejected_task(self.message, &reason), Some(reason)),
+            Err(reason) => (rejected_task(&self.message, &reason), Some(reason)),
         }
     }
 }

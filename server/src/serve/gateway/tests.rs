@@ -86,12 +86,12 @@ impl Shop {
     async fn comes(&self, messages: &[&Received]) -> Vec<Value> {
         let mut asked: Vec<_> = messages
             .iter()
-            .map(|message| Asked::read(message, message.stored_at, &self.config))
+            .map(|&message| Asked::read(message.clone(), message.stored_at, &self.config))
             .collect();
-        batch::deal_with(&self.scheduler, &self.traces, &mut asked)
+        batch::deal_with(&self.scheduler, &self.traces, &mut asked, 0)
             .await
             .unwrap();
-        let reply = |asked: &Asked<'_>| serde_json::to_value(asked.reply.as_ref().unwrap()).unwrap();
+        let reply = |asked: &Asked| serde_json::to_value(asked.reply.as_ref().unwrap()).unwrap();
         asked.iter().map(reply).collect()
     }
 

@@ -20,8 +20,8 @@ async fn an_answer_has_nothing_of_the_message_and_a_loss_says_why() {
     ];
     let mut lost = BTreeMap::new();
     for message in &messages {
-        let mut asked = [Asked::read(message, message.stored_at, &shop.config)];
-        batch::deal_with(&shop.scheduler, &shop.traces, &mut asked)
+        let mut asked = [Asked::read(message.clone(), message.stored_at, &shop.config)];
+        batch::deal_with(&shop.scheduler, &shop.traces, &mut asked, 0)
             .await
             .unwrap();
         let reply = asked[0].reply.as_ref().unwrap();
