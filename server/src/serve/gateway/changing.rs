@@ -5,7 +5,7 @@ use delayline::{Answer, Error, Scheduled, Scheduler};
 
 use super::answer::Reply;
 use super::asked::{Asked, reject};
-use super::found_task::FoundTask;
+use super::found_task::{FoundTask, VERBS};
 use super::request::{Action, Request};
 use super::{overtaken, rejected};
 
@@ -21,7 +21,9 @@ pub(super) async fn change(scheduler: &Scheduler, asked: &Asked) -> Result<Reply
     let by_message = scheduler.because(&origin.to_string());
     loop {
         let Some(known) = FoundTask::find(scheduler, &target, origin).await? else {
-            if request.action != Action::Cancel || leave_mark(scheduler, asked, request, &target).await? {
+            if request.action != Action::Cancel
+                || leave_mark(scheduler, asked, request, &target, None).await?
+            {
                 return Ok(Reply::changed(Answer::NotFound));
             }
             continue;
@@ -35,6 +37,12 @@ pub(super) async fn change(scheduler: &Scheduler, asked: &Asked) -> Result<Reply
         }
         if let Some(answer) = settled(&known, asked) {
             return Ok(Reply::changed(answer));
+        }
+        if let Some(earlier) = known.changed_before(origin) {
+            let earlier = scheduler.find(earlier).await?;
+            return Ok(Reply::changed(
+                earlier.map_or(Answer::Conflict(known.task), Answer::Done),
+            ));
         }
         let (id, expect) = (known.task.id, known.as_found());
         let answer = match request.action {
@@ -78,8 +86,12 @@ async fn leave_mark(
     asked: &Asked,
     request: &Request,
     target: &Target,
+    verbs: Option<String>,
 ) -> Result<bool, Error> {
     let mark = overtaken::mark(&request.kind, target, &asked.origin);
+    let mark = verbs
+        .into_iter()
+        .fold(mark, |mark, verbs| mark.header(VERBS, verbs));
     Ok(matches!(scheduler.schedule(mark).await?, Scheduled::New(_)))
 }
 
@@ -103,5 +115,5 @@ async fn is_renewed(
     {
         return Ok(false);
     }
-    leave_mark(by_message, asked, request, target).await
+    leave_mark(by_message, asked, request, target, mark.verbs()).await
 }

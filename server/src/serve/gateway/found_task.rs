@@ -2,20 +2,26 @@
 
 use delayline::history::Entry;
 use delayline::store::{Expect, Target};
-use delayline::{Error, Scheduler, Task};
+use delayline::{Error, Scheduler, Task, TaskId};
 
 use super::origin::Origin;
+use super::overtaken;
 
 /// The header of a task that says which message made it.
 pub(super) const ORIGIN: &str = "DELAYLINE_ORIGIN";
+/// The header of a task that says which messages have changed earlier tasks of its key, each with the id of that task: a
+/// verb that its producer sends again finds this one by the key.
+pub(super) const VERBS: &str = "DELAYLINE_VERBS";
+/// How many of them it says, at the most.
+const VERBS_KEPT: usize = 16;
 
 /// A task, as a message found it.
 pub(super) struct FoundTask {
     pub(super) task: Task,
     /// The message that made it, if one did.
     made_by: Option<Origin>,
-    /// The last message that made or changed it.
-    last: Option<Origin>,
+    /// The messages that changed it, in their order.
+    changed_by: Vec<Origin>,
     /// Whether the message by which it was found has changed it already.
     pub(super) is_done: bool,
 }
@@ -42,23 +48,49 @@ impl FoundTask {
         let origin: Option<Origin> = task.headers.get(ORIGIN).and_then(|origin| origin.parse().ok());
         Self {
             task,
-            last: origin.clone(),
             made_by: origin,
+            changed_by: Vec::new(),
             is_done: false,
         }
     }
 
     fn changed(mut self, history: &[Entry], origin: &Origin) -> Self {
-        for by in history.iter().filter_map(changed_by) {
-            self.is_done |= by.is_same(origin);
-            self.last = Some(by);
-        }
+        self.changed_by = history.iter().filter_map(changed_by).collect();
+        self.is_done = self.changed_by.iter().any(|by| by.is_same(origin));
         self
     }
 
     /// Says whether a later message has made or changed the task: then this one is past.
     pub(super) fn is_past(&self, origin: &Origin) -> bool {
-        self.last.as_ref().is_some_and(|last| origin.is_before(last))
+        let last = self.changed_by.last().or(self.made_by.as_ref());
+        last.is_some_and(|last| origin.is_before(last))
+    }
+
+    /// Returns the earlier task of its key that this message has changed, if it has.
+    pub(super) fn changed_before(&self, origin: &Origin) -> Option<TaskId> {
+        self.verbs_before().find_map(|verb| {
+            let (message, id) = verb.split_once(' ')?;
+            id.parse().ok().filter(|_| message == origin.message())
+        })
+    }
+
+    /// Returns which messages have changed this task and those before it, for the next one of its key.
+    pub(super) fn verbs(&self) -> Option<String> {
+        // The mark of a cancel is what that cancel has done.
+        let made_by = self.made_by.iter().filter(|_| overtaken::is_mark(&self.task));
+        let own = made_by.chain(&self.changed_by);
+        let own = own.map(|by| format!("{} {}", by.message(), self.task.id));
+        let all: Vec<_> = self.verbs_before().map(str::to_owned).chain(own).collect();
+        let kept = &all[all.len().saturating_sub(VERBS_KEPT)..];
+        (!kept.is_empty()).then(|| kept.join(","))
+    }
+
+    fn verbs_before(&self) -> impl Iterator<Item = &str> {
+        self.task
+            .headers
+            .get(VERBS)
+            .into_iter()
+            .flat_map(|verbs| verbs.split(','))
     }
 
     /// Says whether no earlier message made it: a cancel that is kept is for all that were sent before it.

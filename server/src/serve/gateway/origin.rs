@@ -66,6 +66,11 @@ impl Origin {
         self.message == other.message
     }
 
+    /// Returns the name of the message.
+    pub(super) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Says whether it was stored before the other: on the same broker by their places, if these are of one log, otherwise
     /// by the brokers' clocks.
     pub(super) fn is_before(&self, other: &Self) -> bool {

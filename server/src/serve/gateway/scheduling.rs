@@ -14,7 +14,7 @@ use futures_util::future::join_all;
 
 use super::answer::Reply;
 use super::asked::{Asked, kept, reject, rejected_task};
-use super::found_task::FoundTask;
+use super::found_task::{FoundTask, VERBS};
 use super::request::{Action, Request};
 use super::{overtaken, rejected};
 use crate::serve::traces::Traces;
@@ -25,12 +25,27 @@ const AGAIN: Duration = Duration::from_millis(10);
 /// The next step for a message.
 enum Next {
     /// Write its task.
-    Write { replaces: bool },
+    Write(Write),
     /// Write nothing, and answer this.
     Answer(Box<Reply>),
 }
 
+/// How the task of a message is written.
+#[derive(Default)]
+struct Write {
+    replaces: bool,
+    /// The messages that have changed earlier tasks of its key.
+    verbs: Option<String>,
+}
+
 impl Next {
+    fn write(replaces: bool, before: &FoundTask) -> Self {
+        Self::Write(Write {
+            replaces,
+            verbs: before.verbs(),
+        })
+    }
+
     fn answer(reply: Reply) -> Self {
         Self::Answer(Box::new(reply))
     }
@@ -50,8 +65,8 @@ pub(super) async fn schedule(
     for (&at, next) in places.iter().zip(looked) {
         let asked = &asked[at];
         match next {
-            Ok(Next::Write { replaces }) => {
-                let (task, rejected) = asked.to_write();
+            Ok(Next::Write(Write { replaces, verbs })) => {
+                let (task, rejected) = asked.to_write(verbs);
                 let kind = asked.request.as_ref();
                 let kind = kind.map_or(rejected::KIND, |request| request.kind.as_str());
                 let span = traces.create(kind, asked.place());
@@ -103,11 +118,12 @@ async fn after_schedule(
             // Another one was quicker to take the key, or a cancel that was kept for it is about to end.
             Scheduled::Existing(_) | Scheduled::Running(_) => tokio::time::sleep(AGAIN).await,
         }
-        match look(scheduler, asked).await? {
+        let write = match look(scheduler, asked).await? {
             Next::Answer(reply) => return Ok(*reply),
-            Next::Write { replaces: does } => replaces = does,
-        }
-        answer = scheduler.schedule(asked.to_write().0).await;
+            Next::Write(write) => write,
+        };
+        replaces = write.replaces;
+        answer = scheduler.schedule(asked.to_write(write.verbs).0).await;
     }
 }
 
@@ -120,12 +136,12 @@ async fn look(scheduler: &Scheduler, asked: &Asked) -> Result<Next, Error> {
         ..
     }) = &asked.request
     else {
-        return Ok(Next::Write { replaces: false });
+        return Ok(Next::Write(Write::default()));
     };
     let (origin, target) = (&asked.origin, Target::Key(kind.clone(), key.clone()));
     loop {
         let Some(known) = FoundTask::find(scheduler, &target, origin).await? else {
-            return Ok(Next::Write { replaces: false });
+            return Ok(Next::Write(Write::default()));
         };
         let task = &known.task;
         if task.id == asked.id() {
@@ -148,7 +164,7 @@ async fn look(scheduler: &Scheduler, asked: &Asked) -> Result<Next, Error> {
         if takes_its_place && !is_over {
             let by_message = scheduler.because(&origin.to_string());
             if by_message.cancel_if(task.id, known.as_found()).await?.is_done() {
-                return Ok(Next::Write { replaces: !is_mark });
+                return Ok(Next::write(!is_mark, &known));
             }
             continue;
         }
@@ -157,17 +173,22 @@ async fn look(scheduler: &Scheduler, asked: &Asked) -> Result<Next, Error> {
             State::Scheduled if !*replace => Next::answer(Reply::existing(known.task)),
             _ if is_over => Next::answer(Reply::conflict(known.task)),
             // Cancelled for this message, which was then interrupted.
-            State::Cancelled if known.is_done && !is_mark => Next::Write { replaces: true },
-            _ => Next::Write { replaces: false },
+            State::Cancelled if known.is_done && !is_mark => Next::write(true, &known),
+            _ => Next::write(false, &known),
         });
     }
 }
 
 impl Asked {
     /// Returns the task of the message, or the one that keeps it and says why it is rejected.
-    fn to_write(&self) -> (NewTask, Option<String>) {
+    fn to_write(&self, verbs: Option<String>) -> (NewTask, Option<String>) {
+        let with_verbs = |task| {
+            verbs
+                .into_iter()
+                .fold(task, |task: NewTask, verbs| task.header(VERBS, verbs))
+        };
         match self.task() {
-            Ok(task) => (task, None),
+            Ok(task) => (with_verbs(task), None),
             Err(reason) => (rejected_task(&self.message, &reason), Some(reason)),
         }
     }
