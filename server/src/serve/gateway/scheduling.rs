@@ -140,8 +140,12 @@ async fn look(scheduler: &Scheduler, asked: &Asked) -> Result<Next, Error> {
     };
     let (origin, target) = (&asked.origin, Target::Key(kind.clone(), key.clone()));
     loop {
-        let Some(known) = FoundTask::find(scheduler, &target, origin).await? else {
-            return Ok(Next::Write(Write::default()));
+        let known = match FoundTask::find(scheduler, &target, origin).await {
+            Ok(Some(known)) => known,
+            Ok(None) => return Ok(Next::Write(Write::default())),
+            Err(error) if error.is_transient() => return Err(error),
+            // One that cannot be read and has ended is in nobody's way; the store refuses to write beside one that has not.
+            Err(_) => return Ok(Next::Write(Write::default())),
         };
         let task = &known.task;
         if task.id == asked.id() {

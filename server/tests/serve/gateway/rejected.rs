@@ -84,17 +84,36 @@ async fn what_could_not_be_published_when_it_is_due_is_rejected_when_it_comes() 
     assert_eq!(shop.comes_out().await.properties["long"], fits);
 }
 
+/// Makes the row of a key one that no server can read any more.
+#[cfg(feature = "sqlite")]
+async fn spoil(shop: &Shop, key: &str) {
+    let file = shop.server.folder.path().join("delayline.db");
+    let rows = sqlx::SqlitePool::connect(file.to_str().unwrap()).await.unwrap();
+    let spoilt = sqlx::query("UPDATE delayline_tasks SET headers = 'x' WHERE key = ?").bind(key);
+    assert_eq!(spoilt.execute(&rows).await.unwrap().rows_affected(), 1);
+    rows.close().await;
+}
+
+#[cfg(feature = "sqlite")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_has_ended_and_cannot_be_read_is_in_the_way_of_no_message_of_its_key() {
+    let shop = Shop::open().await;
+    for action in ["schedule", "replace"] {
+        shop.answers(shop.scheduling(action, "1h"), "new").await;
+        shop.answers(shop.asking(action, "cancel"), "done").await;
+        spoil(&shop, action).await;
+        let again = shop.scheduling(action, "0").property("DELAYLINE_ACTION", action);
+        shop.answers(again, "new").await;
+        assert_eq!(shop.comes_out().await.keys().next(), Some(action));
+    }
+}
+
 #[cfg(feature = "sqlite")]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_can_never_be_stored_is_rejected_and_holds_up_no_other() {
     let shop = Shop::open().await;
-    let new = shop.answers(shop.scheduling("a", "1h"), "new").await;
-    // A row that no server can read any more.
-    let file = shop.server.folder.path().join("delayline.db");
-    let rows = sqlx::SqlitePool::connect(file.to_str().unwrap()).await.unwrap();
-    let spoilt = sqlx::query("UPDATE delayline_tasks SET headers = 'x' WHERE key = 'a'");
-    assert_eq!(spoilt.execute(&rows).await.unwrap().rows_affected(), 1, "{new}");
-    rows.close().await;
+    shop.answers(shop.scheduling("a", "1h"), "new").await;
+    spoil(&shop, "a").await;
     let all = async {
         for action in ["schedule", "cancel", "run"] {
             let message = match action {
