@@ -37,6 +37,7 @@ use std::sync::Arc;
 
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use self::config::{Config, Flags};
 use self::delivering::Delivering;
@@ -201,8 +202,10 @@ impl Serve {
         });
         let workers = Workers::start(worker, test_clock, stopping.clone());
         #[cfg(feature = "rocketmq")]
-        let receiving =
+        let mut receiving =
             gateway.map(|gateway| tokio::spawn(gateway.run(scheduler.clone(), stopped(stopping.clone()))));
+        #[cfg(not(feature = "rocketmq"))]
+        let mut receiving = None;
         let base_path = config.http.base_path.as_str();
         let router = http::router(Arc::clone(&app));
         let serving = tokio::spawn(http::serve(listener, router, most_connections, stopping.clone()));
@@ -225,6 +228,7 @@ impl Serve {
             tokio::select! {
                 () = &mut asked_to_stop => break,
                 ended = running.workers.ended_early() => return ended,
+                ended = receiving_ended_early(&mut receiving) => return Err(ended),
                 () = asked_to_reload.next() => {}
             }
             tokio::select! {
@@ -235,7 +239,6 @@ impl Serve {
         tracing::info!("stopping: what is under way ends, and what has not begun is given back");
         let _ = stop.send(true);
         drop(acting);
-        #[cfg(feature = "rocketmq")]
         if let Some(receiving) = receiving {
             // An error is a defect of its own, which the log has.
             let _ended = receiving.await;
@@ -283,6 +286,17 @@ fn compared(source: &Source, config: &Config, running: PathBuf) -> Result<String
     })
 }
 
+/// Waits until the gateway, if there is one, has ended, which it should not before the server stops.
+async fn receiving_ended_early(receiving: &mut Option<JoinHandle<()>>) -> Failure {
+    let Some(receiving) = receiving else {
+        return std::future::pending().await;
+    };
+    Failure::Found(match receiving.await {
+        Ok(()) => "the gateway ended before the server was stopped".to_owned(),
+        Err(defect) => format!("the gateway ended by a defect: {defect}"),
+    })
+}
+
 /// Waits until the server stops.
 async fn stopped(mut stopping: watch::Receiver<bool>) {
     // Also when nothing can say so any more.
@@ -310,5 +324,23 @@ fn asked_to_stop() -> impl Future<Output = ()> {
             // Without signals nothing can ask it to stop.
             std::future::pending().await
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_gateway_that_ends_by_a_defect_ends_the_server_by_a_failure_that_says_so() {
+        let mut receiving = Some(tokio::spawn(async { panic!("no such queue") }));
+        let said = receiving_ended_early(&mut receiving).await.to_string();
+        assert!(
+            said.contains("the gateway ended by a defect") && said.contains("no such queue"),
+            "{said}"
+        );
+        let mut receiving = Some(tokio::spawn(async {}));
+        let said = receiving_ended_early(&mut receiving).await.to_string();
+        assert!(said.contains("the gateway ended before"), "{said}");
     }
 }
