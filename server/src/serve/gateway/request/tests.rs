@@ -121,6 +121,10 @@ fn each_action_is_understood_and_named_by_a_key_or_a_message() {
         action("shift", Some("-30s")),
         Action::Shift(Shift::Earlier(Duration::from_secs(30)))
     );
+    assert_eq!(
+        action("shift", Some("+366d")),
+        Action::Shift(Shift::Later(Duration::from_secs(366 * 86_400)))
+    );
     assert_eq!(action("edit", None), Action::Edit(None));
     assert_eq!(action("edit", Some("1s")), Action::Edit(Some(later)));
     assert_eq!(action("cancel", None), Action::Cancel);
@@ -346,6 +350,22 @@ fn what_is_wrong_is_refused_by_its_property() {
                 ("DELAYLINE_AFTER", "--1s"),
             ],
             "DELAYLINE_AFTER is \"--1s\"",
+        ),
+        (
+            &[
+                ("DELAYLINE_ACTION", "shift"),
+                ("DELAYLINE_KEY", "k"),
+                ("DELAYLINE_AFTER", "+366d 1ms"),
+            ],
+            "DELAYLINE_AFTER is \"+366d 1ms\": allowed are up to 366 days",
+        ),
+        (
+            &[
+                ("DELAYLINE_ACTION", "shift"),
+                ("DELAYLINE_KEY", "k"),
+                ("DELAYLINE_AFTER", "-31622400001"),
+            ],
+            "up to 366 days",
         ),
         (
             &[("DELAYLINE_ACTION", "run"), ("DELAYLINE_KEY", &long)],

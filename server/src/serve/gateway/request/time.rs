@@ -90,7 +90,7 @@ pub(super) fn said(message: &Received, from: Timestamp) -> Result<Option<Timesta
         }
         let time = read(text, from).ok_or_else(|| format!("{name} is {text:?}: allowed is {allowed}"))?;
         if time.millis_since(from) > i64::try_from(LONGEST.as_millis()).unwrap_or(i64::MAX) {
-            return Err(format!("{name} is {text:?}: allowed are up to 366 days"));
+            return Err(too_far(name, text));
         }
         let is_in_ms = matches!(name, "__STARTDELIVERTIME" | "TIMER_DELIVER_MS");
         if is_in_ms && time.after(LONGEST_AGO) < from {
@@ -110,19 +110,25 @@ pub(super) fn said(message: &Received, from: Timestamp) -> Result<Option<Timesta
     Ok(due.map(|(time, _)| time))
 }
 
+fn too_far(name: &str, text: &str) -> String {
+    format!("{name} is {text:?}: allowed are up to 366 days")
+}
+
 /// Returns by how much a shift moves.
 pub(super) fn shift(message: &Received) -> Result<Shift, String> {
     let text = message
         .properties
         .get("DELAYLINE_AFTER")
         .map_or("", String::as_str);
-    let by = match text.strip_prefix('-') {
-        Some(earlier) => delay(earlier).map(Shift::Earlier),
-        None => delay(text.strip_prefix('+').unwrap_or(text)).map(Shift::Later),
-    };
-    by.filter(|_| !text.is_empty()).ok_or_else(|| {
+    let earlier = text.strip_prefix('-');
+    let by = delay(earlier.or_else(|| text.strip_prefix('+')).unwrap_or(text));
+    let by = by.filter(|_| !text.is_empty()).ok_or_else(|| {
         format!("DELAYLINE_AFTER is {text:?}: allowed for a shift is a duration with a sign, such as +10m or -30s, or whole ms")
-    })
+    })?;
+    if by > LONGEST {
+        return Err(too_far("DELAYLINE_AFTER", text));
+    }
+    Ok(earlier.map_or(Shift::Later(by), |_| Shift::Earlier(by)))
 }
 
 /// Refuses a time where it has no meaning.
