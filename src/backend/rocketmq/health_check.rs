@@ -6,7 +6,6 @@ use std::time::Duration;
 use cheetah_string::CheetahString;
 use rocketmq_model::message::MessageQueue;
 use tokio::sync::{Mutex, Notify};
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::clients::{ANSWER_WITHIN, Clients, FIRST_ANSWER_WITHIN};
@@ -17,7 +16,7 @@ use super::delay_mode::DelayMode;
 use super::delay_support::DelaySupport;
 use super::master::MasterState;
 use super::masters::Masters;
-use super::observation::{BOOT, MasterCheck, Observation};
+use super::observation::{BOOT, Checks, MasterCheck, Observation};
 use crate::Error;
 use crate::rocketmq::{Admin, AskError, ClientFactory, RocketMqOptions, transient};
 
@@ -182,7 +181,7 @@ impl HealthCheck {
 
     /// Asks each master, all at once.
     async fn observe_each(&self, admin: &Arc<Admin>, answer_within: Duration) -> Vec<Observation> {
-        let mut checks = JoinSet::new();
+        let mut checks = Checks::default();
         let now = Instant::now();
         for (name, master) in self.masters.known().iter_mut() {
             let check = MasterCheck {
@@ -199,7 +198,8 @@ impl HealthCheck {
                 group: self.group.clone(),
             };
             let admin = admin.clone();
-            checks.spawn(Box::pin(async move { check.ask(&admin).await }));
+            let if_it_panics = Observation::silent(check.name.clone(), check.group_creation);
+            checks.spawn(if_it_panics, Box::pin(async move { check.ask(&admin).await }));
         }
         checks.join_all().await
     }

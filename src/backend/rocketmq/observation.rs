@@ -1,9 +1,11 @@
 //! Asks one master in a health check.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use cheetah_string::CheetahString;
 use rocketmq_model::message::MessageQueue;
+use tokio::task::{Id, JoinSet};
 use tokio::time::timeout;
 
 use super::consumer_lag::Progress;
@@ -50,12 +52,56 @@ pub(super) struct Observation {
 }
 
 impl Observation {
+    /// One of a master that has not answered.
+    pub(super) fn silent(name: CheetahString, group_creation: GroupCreation) -> Self {
+        Self {
+            name,
+            stats: Err(AskError::Unreachable(transient(
+                "its check ended without an answer",
+            ))),
+            delay_support: None,
+            group_creation,
+            has_group: None,
+            progress: None,
+        }
+    }
+
     pub(super) fn reply(&self) -> Reply {
         match &self.stats {
             Ok(_) => Reply::Given,
             Err(AskError::Refused(_)) => Reply::Refused,
             Err(AskError::Unreachable(_)) => Reply::Silent,
         }
+    }
+}
+
+/// The checks of all masters at once.
+#[derive(Default)]
+pub(super) struct Checks {
+    under_way: JoinSet<Observation>,
+    if_they_panic: HashMap<Id, Observation>,
+}
+
+impl Checks {
+    pub(super) fn spawn(
+        &mut self,
+        if_it_panics: Observation,
+        check: impl Future<Output = Observation> + Send + 'static,
+    ) {
+        let id = self.under_way.spawn(check).id();
+        self.if_they_panic.insert(id, if_it_panics);
+    }
+
+    /// Waits for all of them. The other masters are followed though one check has panicked.
+    pub(super) async fn join_all(mut self) -> Vec<Observation> {
+        let mut observed = Vec::new();
+        while let Some(check) = self.under_way.join_next().await {
+            observed.extend(check.or_else(|panicked| {
+                tracing::error!(%panicked, "a check of a broker panicked, and is repeated: please report this as a bug");
+                self.if_they_panic.remove(&panicked.id()).ok_or(panicked)
+            }));
+        }
+        observed
     }
 }
 
@@ -128,4 +174,35 @@ pub(super) async fn within<T>(
         let late = transient(format!("it took more than {limit:?}"));
         Err(AskError::Unreachable(unreached(address, late)))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_check_that_panics_is_as_good_as_one_without_an_answer_and_ends_no_other() {
+        let silent = |name: &'static str| Observation::silent(name.into(), GroupCreation::Manual);
+        let mut checks = Checks::default();
+        checks.spawn(silent("a"), async { panic!("no such answer") });
+        checks.spawn(silent("b"), async move {
+            Observation {
+                stats: Ok(None),
+                ..silent("b")
+            }
+        });
+        let mut observed = checks.join_all().await;
+        observed.sort_by_key(|observed| observed.name.clone());
+        let told = observed.iter().map(|observed| {
+            let Observation {
+                name, group_creation, ..
+            } = observed;
+            (name.as_str(), observed.reply(), *group_creation)
+        });
+        let manual = GroupCreation::Manual;
+        assert_eq!(
+            told.collect::<Vec<_>>(),
+            [("a", Reply::Silent, manual), ("b", Reply::Given, manual)]
+        );
+    }
 }
