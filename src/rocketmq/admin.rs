@@ -186,12 +186,22 @@ impl Admin {
             }
         }
         let known = self.brokers_with(topic).await?;
-        let mut made = BTreeSet::new();
+        let lacking: MasterAddresses = masters
+            .iter()
+            .filter(|(name, _)| !known.contains(*name))
+            .map(|(name, address)| (name.clone(), address.clone()))
+            .collect();
+        // Making a topic that is there would set its queues again, and a nameserver that has just restarted may not know
+        // of it.
+        let mut made = self.masters_with(&lacking, topic).await?;
         let (mut refused, mut away) = (None, Vec::new());
-        for (name, address) in masters.iter().filter(|(name, _)| !known.contains(*name)) {
-            match self.make_topic(address, topic).await {
+        for (name, address) in lacking {
+            if made.contains(&name) {
+                continue;
+            }
+            match self.make_topic(&address, topic).await {
                 Ok(()) => {
-                    made.insert(name.clone());
+                    made.insert(name);
                 }
                 Err(error) if error.is_transient() => away.push((name, error)),
                 Err(error) => {
@@ -319,6 +329,26 @@ impl Admin {
             .iter()
             .map(|broker| broker.broker_name().clone())
             .collect())
+    }
+
+    /// Lists the names of those masters that say themselves that they have the topic.
+    async fn masters_with(
+        &self,
+        masters: &MasterAddresses,
+        topic: &str,
+    ) -> Result<BTreeSet<CheetahString>, Error> {
+        let mut having = BTreeSet::new();
+        if masters.is_empty() {
+            return Ok(having);
+        }
+        let requests = Requests::open(&self.factory).await?;
+        for (name, address) in masters {
+            if requests.has_topic(address, topic).await {
+                having.insert(name.clone());
+            }
+        }
+        requests.close().await;
+        Ok(having)
     }
 
     fn asking_nameservers(&self, what: &str) -> String {

@@ -22,6 +22,8 @@ const ANSWER_WITHIN: u64 = 1_000;
 const GROUP_OFFSET: i32 = 14;
 /// The request for the beginning of a queue (`GET_MIN_OFFSET`).
 const MIN_OFFSET: i32 = 31;
+/// The request for the statistics of a topic (`GET_TOPIC_STATS_INFO`).
+const TOPIC_STATS: i32 = 202;
 /// The answer of a broker for a group that has consumed nothing of a queue.
 const NOT_FOUND: i32 = 22;
 
@@ -66,6 +68,15 @@ impl Requests {
             return Err(denied(asking, broker));
         }
         Ok(())
+    }
+
+    /// Says whether a broker says that it has a topic. It is asked for the topic's statistics, as those before 5.0 cannot
+    /// be asked for its settings.
+    pub(super) async fn has_topic(&self, broker: &CheetahString, topic: &str) -> bool {
+        let mut request = RemotingCommand::create_remoting_command(TOPIC_STATS);
+        request.add_ext_field("topic", topic);
+        let answer = self.send("asking a broker for a topic", broker, request).await;
+        answer.is_ok_and(|answer| answer.code() == SUCCESS)
     }
 
     /// Returns a consumer group's next offset in a queue: messages before it are acknowledged, or the broker no longer

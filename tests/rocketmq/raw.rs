@@ -185,6 +185,13 @@ impl Raw {
         let mut admin = self.admin().await;
         let brokers = [broker.as_str().into()].into();
         admin.delete_topic_in_broker(brokers, topic.into()).await.unwrap();
+        admin.shutdown().await;
+        self.forget_topic(topic).await;
+    }
+
+    /// Makes the nameservers forget a topic, until its broker next tells them of it.
+    pub(crate) async fn forget_topic(&self, topic: &str) {
+        let mut admin = self.admin().await;
         let nameservers = RouteAdmin::get_name_server_address_list(&admin).await;
         let nameservers = nameservers.into_iter().collect();
         admin
