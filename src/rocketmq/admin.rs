@@ -186,22 +186,17 @@ impl Admin {
             }
         }
         let known = self.brokers_with(topic).await?;
-        let lacking: MasterAddresses = masters
+        let (mut made, mut having) = (BTreeSet::new(), known.clone());
+        let (mut refused, mut away) = (None, Vec::new());
+        let lacking: Vec<_> = masters
             .iter()
             .filter(|(name, _)| !known.contains(*name))
-            .map(|(name, address)| (name.clone(), address.clone()))
             .collect();
-        // Making a topic that is there would set its queues again, and a nameserver that has just restarted may not know
-        // of it.
-        let mut made = self.masters_with(&lacking, topic).await?;
-        let (mut refused, mut away) = (None, Vec::new());
-        for (name, address) in lacking {
-            if made.contains(&name) {
-                continue;
-            }
-            match self.make_topic(&address, topic).await {
-                Ok(()) => {
-                    made.insert(name);
+        for (name, is_new) in self.ensure_topic(lacking, topic).await? {
+            match is_new {
+                Ok(is_new) => {
+                    having.insert(name.clone());
+                    made.extend(is_new.then(|| name.clone()));
                 }
                 Err(error) if error.is_transient() => away.push((name, error)),
                 Err(error) => {
@@ -213,7 +208,7 @@ impl Admin {
                 }
             }
         }
-        let has_any = !made.is_empty() || masters.keys().any(|name| known.contains(name));
+        let has_any = masters.keys().any(|name| having.contains(name));
         if let Some(error) = refused.filter(|_| !has_any) {
             return Err(explained(&format!("no master has the topic {topic}"), error));
         }
@@ -227,18 +222,46 @@ impl Admin {
                 "a broker cannot be reached to make the topic, and others have it: see that it is up"
             );
         }
+        // What other masters have need not wait until one reports a topic that it had before.
+        let awaited = if known.is_empty() { &having } else { &made };
         let deadline = Instant::now() + KNOWN_WITHIN;
-        while !made.is_empty() && !made.is_subset(&self.brokers_with(topic).await?) {
+        while !awaited.is_empty() && !awaited.is_subset(&self.brokers_with(topic).await?) {
             if Instant::now() >= deadline {
                 return Err(transient(format!(
-                    "the nameservers do not learn of the new topic {topic}"
+                    "the nameservers do not know of the topic {topic} yet, which its brokers report to them"
                 )));
             }
             sleep(ASK_EVERY).await;
         }
-        made.extend(known);
-        self.check_access(masters.iter().filter(|(name, _)| made.contains(*name)), topic)
+        self.check_access(masters.iter().filter(|(name, _)| having.contains(*name)), topic)
             .await
+    }
+
+    /// Creates the topic on each of these masters that has none, which the nameservers do not say of it; says of each whether it
+    /// is new. To create one that is there would set its queues again, and a nameserver that has just restarted may not know
+    /// of it.
+    async fn ensure_topic<'m>(
+        &self,
+        masters: Vec<(&'m CheetahString, &CheetahString)>,
+        topic: &str,
+    ) -> Result<Vec<(&'m CheetahString, Result<bool, Error>)>, Error> {
+        let mut ensured = Vec::with_capacity(masters.len());
+        if masters.is_empty() {
+            return Ok(ensured);
+        }
+        let requests = Requests::open(&self.factory).await?;
+        for (name, address) in masters {
+            ensured.push((
+                name,
+                match requests.has_topic(address, topic).await {
+                    Ok(true) => Ok(false),
+                    Ok(false) => self.make_topic(address, topic).await.map(|()| true),
+                    Err(error) => Err(error),
+                },
+            ));
+        }
+        requests.close().await;
+        Ok(ensured)
     }
 
     /// Asks one after the other, until one answers. An error if it denies these credentials the topic. Brokers that
@@ -329,26 +352,6 @@ impl Admin {
             .iter()
             .map(|broker| broker.broker_name().clone())
             .collect())
-    }
-
-    /// Lists the names of those masters that say themselves that they have the topic.
-    async fn masters_with(
-        &self,
-        masters: &MasterAddresses,
-        topic: &str,
-    ) -> Result<BTreeSet<CheetahString>, Error> {
-        let mut having = BTreeSet::new();
-        if masters.is_empty() {
-            return Ok(having);
-        }
-        let requests = Requests::open(&self.factory).await?;
-        for (name, address) in masters {
-            if requests.has_topic(address, topic).await {
-                having.insert(name.clone());
-            }
-        }
-        requests.close().await;
-        Ok(having)
     }
 
     fn asking_nameservers(&self, what: &str) -> String {

@@ -70,13 +70,13 @@ impl Requests {
         Ok(())
     }
 
-    /// Says whether a broker says that it has a topic. It is asked for the topic's statistics, as those before 5.0 cannot
-    /// be asked for its settings.
-    pub(super) async fn has_topic(&self, broker: &CheetahString, topic: &str) -> bool {
+    /// Says whether a broker has a topic. It is asked for the topic's statistics, as those before 5.0 cannot be asked for its
+    /// settings.
+    pub(super) async fn has_topic(&self, broker: &CheetahString, topic: &str) -> Result<bool, Error> {
         let mut request = RemotingCommand::create_remoting_command(TOPIC_STATS);
         request.add_ext_field("topic", topic);
-        let answer = self.send("asking a broker for a topic", broker, request).await;
-        answer.is_ok_and(|answer| answer.code() == SUCCESS)
+        let answer = self.send("asking a broker for a topic", broker, request).await?;
+        Ok(answer.code() == SUCCESS)
     }
 
     /// Returns a consumer group's next offset in a queue: messages before it are acknowledged, or the broker no longer

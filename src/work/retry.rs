@@ -72,7 +72,8 @@ impl Policy {
         self
     }
 
-    /// After how many claims in a row that ended because their worker went away a task is dead; at least 1. Default 100.
+    /// After how many claims in a row a task is dead that ended because their worker went away, or could not start it as an
+    /// earlier handler of it blocks a thread there; at least 1. Default 100.
     ///
     /// A worker holds many tasks that it has not started, and when it dies that was no attempt of theirs. A task that
     /// kills its workers is started in full view of the store from the second time on, and so ends by its attempts; one

@@ -49,7 +49,7 @@ pub(crate) fn refusal(task: &Task, policy: &Policy, now: Timestamp) -> Option<Ve
     }
     if task.stalls >= policy.max_stalls {
         return Some(Verdict::Refused(format!(
-            "given up: {} workers in a row that held it went away (max_stalls)",
+            "given up: {} claims in a row ended as their workers went away, or could not start it (max_stalls)",
             task.stalls
         )));
     }

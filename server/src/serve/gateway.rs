@@ -109,8 +109,8 @@ impl Gateway {
 
     /// Receives until nothing more can come.
     async fn receive(&self, scheduler: &Scheduler, answering: &mut JoinSet<()>) {
-        // Those that wait for the store come first, and are tried again at a time of their own: others do not wait for
-        // them, unless they are about the same tasks.
+        // Those that wait for the store come first, and are tried again at a time of their own: others wait for such a try
+        // alone, unless they are about the same tasks.
         let (mut asked, mut again_at, mut pause) = (Vec::new(), Instant::now(), AGAIN);
         loop {
             let (waiting, room) = (asked.len(), room_beside(&asked));
@@ -124,6 +124,7 @@ impl Gateway {
                     waiting
                 }
             };
+            let begun = Instant::now();
             let tried = batch::deal_with(scheduler, &self.traces, &mut asked, first).await;
             if let Err(error) = tried
                 && first == 0
@@ -133,7 +134,8 @@ impl Gateway {
                     "messages could not be carried out, and wait at the broker until they are; see that the store is up, and that \
                      no other session has their rows locked"
                 );
-                again_at = Instant::now() + pause;
+                // A try may wait for a locked row, and all others with it: they have most of the time.
+                again_at = Instant::now() + pause.max(3 * begun.elapsed());
                 pause = (2 * pause).min(AGAIN_AT_MOST);
             }
             let done;

@@ -56,27 +56,18 @@ impl<'t> JoinedSession<'t> {
         let missed = found.rows.iter().map(|row| row.id).filter(|id| !all.contains(id));
         let missed = Vec::from_iter(missed);
         inside = inside.and(read_by(self, &missed, &[], Columns::All).await?.found);
-        // What the transaction alone sees is its own, or was removed since its first statement: a lock shows which.
-        let mut there: BTreeSet<_> = found.rows.iter().map(|row| row.id).collect();
-        there.extend(found.unreadable.iter().filter_map(|row| row.id));
-        let alone = inside
-            .rows
-            .iter()
-            .map(|row| row.id)
-            .filter(|id| !there.contains(id));
-        let alone = Vec::from_iter(alone);
+        // What the transaction alone sees is its own, or was removed since its first statement.
+        let mut there: BTreeSet<_> = ids_of(&found).collect();
+        let alone = Vec::from_iter(ids_of(&inside).filter(|id| !there.contains(id)));
         if !alone.is_empty() {
-            there.extend(self.locked(alone).await?.rows.iter().map(|row| row.id));
+            there.extend(ids_of(&self.own.written(&alone).await?));
             inside.rows.retain(|row| there.contains(&row.id));
+            inside
+                .unreadable
+                .retain(|row| row.id.is_none_or(|id| there.contains(&id)));
         }
         let found = latest(found, inside);
         Ok(Stamped { now, found })
-    }
-
-    /// Rows without what is long, locked, as they are and not as they were at the transaction's first statement.
-    async fn locked(&self, ids: Vec<TaskId>) -> Result<Found, sqlx::Error> {
-        let locked = self.server.sql.locked_lean.clone();
-        Ok(RowsRead::of(self.fetch(locked, vec![Value::Ids(ids)]).await?).found)
     }
 
     async fn is_written(&self, writes: &[&Write]) -> Result<bool, sqlx::Error> {
@@ -87,6 +78,12 @@ impl<'t> JoinedSession<'t> {
             Err(error) => Err(error),
         }
     }
+}
+
+/// The ids of rows, of the unreadable ones where that is readable.
+fn ids_of(found: &Found) -> impl Iterator<Item = TaskId> {
+    let unreadable = found.unreadable.iter().filter_map(|row| row.id);
+    found.rows.iter().map(|row| row.id).chain(unreadable)
 }
 
 /// Of rows that were read twice the later version, and of the same the first.
@@ -159,8 +156,9 @@ impl Session for JoinedSession<'_> {
     }
 
     async fn hold_for_worker(&self, ids: &[TaskId]) -> Answered<Found> {
-        let found = self.locked(ids.to_vec()).await?;
-        let now = self.now().await?;
+        let locked = self.server.sql.locked_lean.clone();
+        let rows = self.fetch(locked, vec![Value::Ids(ids.to_vec())]).await?;
+        let (now, found) = (self.now().await?, RowsRead::of(rows).found);
         Ok(Stamped { now, found })
     }
 

@@ -119,6 +119,18 @@ impl OwnSession {
         Ok(writes.iter().map(outcome).collect())
     }
 
+    /// Rows without what is long, as they are written by now, committed or not. None is locked.
+    pub(super) async fn written(&self, ids: &[TaskId]) -> Result<Found, sqlx::Error> {
+        let mut lent = self.pool().lend().await?;
+        // For one transaction, which is the next statement.
+        let uncommitted = "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED";
+        sqlx::raw_sql(uncommitted).execute(&mut *lent).await?;
+        let by_ids = self.server.sql.by_ids_lean.clone();
+        let rows = lent.fetch(by_ids, &[Value::Ids(ids.to_vec())]).await?;
+        lent.give_back();
+        Ok(RowsRead::of(rows).found)
+    }
+
     /// Locks those rows that no other transaction has locked, and writes those that are as they were.
     async fn write_locked(&self, writes: &[&Write]) -> Result<Vec<Outcome>, sqlx::Error> {
         let sql = &self.server.sql;

@@ -51,7 +51,7 @@ pub(crate) async fn run(engine: Arc<Engine>, queue: Arc<KindQueue>, senders: Sen
             Ok((handler, Ended::TimedOut)) => (handler, Verdict::TimedOut),
             Ok((handler, Ended::TooLate)) => {
                 if let Some((attempt, _)) = running.remove(&handler) {
-                    queue.handler_ended(&attempt);
+                    queue.handler_ended(&attempt, &engine.kernel.clock.moment());
                     queue.put_back(&attempt);
                 }
                 engine.unsure.notify_one();
@@ -61,7 +61,7 @@ pub(crate) async fn run(engine: Arc<Engine>, queue: Arc<KindQueue>, senders: Sen
             Err(error) => (error.id(), Verdict::Stopped),
         };
         if let Some((attempt, since)) = running.remove(&handler) {
-            queue.handler_ended(&attempt);
+            queue.handler_ended(&attempt, &engine.kernel.clock.moment());
             let outcome = finish(&engine, &queue, &senders.settle, attempt, verdict);
             let kernel = &engine.kernel;
             kernel

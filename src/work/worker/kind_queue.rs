@@ -330,9 +330,14 @@ impl KindQueue {
     }
 
     /// The claim's handler has come to an end, by itself or stopped.
-    pub(crate) fn handler_ended(&self, attempt: &Attempt) {
-        let ended = (attempt.task.id, attempt.task.version);
-        self.state().stopping.remove(&ended);
+    pub(crate) fn handler_ended(&self, attempt: &Attempt, now: &Moment) {
+        let (id, mut state) = (attempt.task.id, self.state());
+        // A claim that has waited for this was not renewed meanwhile. It is before it starts, if it has waited for long.
+        if state.stopping.remove(&(id, attempt.task.version))
+            && let Some(held) = state.claims.get_mut(&id)
+        {
+            held.lease.end_if_late(now);
+        }
     }
 
     /// Marks a claim as about to be settled. Returns a lower bound of the store's time, or none if the claim is lost.
@@ -394,5 +399,43 @@ mod tests {
         let renewed = queue.renewable(&now.moment, Duration::MAX);
         let started = |id| renewed.iter().find(|renewal| renewal.id == id).unwrap().started;
         assert!(started(first.task.id) && !started(second.task.id));
+    }
+
+    /// It was not renewed while it waited for an earlier handler, and may be lost in the next moment.
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_that_has_waited_for_a_handler_is_renewed_before_it_starts() {
+        let clock = Clock::simulated(1);
+        let now = Now {
+            moment: clock.moment(),
+            store: None,
+        };
+        let handler = raw(async |_| unreachable!("it is not called"));
+        let queue = KindQueue::new("k".into(), Policy::new(), handler, Duration::MAX);
+        let [first, second] = [1, 2].map(|version| {
+            let mut task = Task::blank(TaskId::from_bytes([1; 16]), "k".into());
+            task.version = version;
+            Attempt::claimed_now(task, &clock)
+        });
+        assert_eq!(queue.reserve(2), 2);
+        let lease = Lease::new(now.moment, Timestamp::default(), Duration::from_secs(30));
+        queue.accept(&[Arc::clone(&first)], lease, false);
+        assert!(matches!(queue.next(&now), Some(Next::Start(..))));
+        let handler = tokio::spawn(std::future::pending::<()>());
+        queue.started(&first, handler.abort_handle(), None);
+
+        queue.accept(&[Arc::clone(&second)], lease, false);
+        assert!(queue.next(&now).is_none());
+        assert!(queue.renewable(&now.moment, Duration::MAX).is_empty());
+        clock.sleep(Duration::from_secs(10)).await;
+        let now = Now {
+            moment: clock.moment(),
+            store: None,
+        };
+        queue.handler_ended(&first, &now.moment);
+        assert!(matches!(queue.next(&now), Some(Next::Unsure)));
+        let renewals = queue.renewable(&now.moment, Duration::MAX);
+        let lease = Lease::new(now.moment, Timestamp::default(), Duration::from_secs(30));
+        queue.renewed(&renewals[0], lease);
+        assert!(matches!(queue.next(&now), Some(Next::Start(attempt, _)) if Arc::ptr_eq(&attempt, &second)));
     }
 }

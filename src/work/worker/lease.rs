@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::Timestamp;
 use crate::clock::Moment;
 use crate::task::timestamp::millis;
+use crate::{Timestamp, defaults};
 
 /// The lease of a claim, by this process's clocks and by what it has heard of the store's.
 ///
@@ -43,6 +43,13 @@ impl Lease {
     pub(crate) fn renew(&mut self, renewed: Self) {
         if renewed.asked.instant() >= self.asked.instant() {
             *self = renewed;
+        }
+    }
+
+    /// Makes it hold no more until it is renewed, if that should have happened by now.
+    pub(super) fn end_if_late(&mut self, now: &Moment) {
+        if self.asked.until(now) >= self.length / defaults::RENEWALS {
+            self.length = Duration::ZERO;
         }
     }
 
