@@ -92,11 +92,11 @@ async fn what_was_removed_since_the_transaction_began_is_not_there() {
         let mut joined = fixture.store.join(&mut service);
         let again = joined.change(cancel()).await.unwrap().found;
         assert!(matches!(again[0], Answer::NotFound), "{level}: {again:?}");
+        // A lock on a row that is not there would be one on the ids that follow.
+        in_time(fixture.insert(vec![new_row(3, LEASE)])).await;
         let new = joined.insert(vec![named(2, "a")]).await.unwrap().found;
         assert!(matches!(new[0], Scheduled::New(_)), "{level}: {new:?}");
         drop(joined);
-        // A lock on a row that is not there would be one on the ids that follow.
-        in_time(fixture.insert(vec![new_row(3, LEASE)])).await;
         run(&mut service, "COMMIT").await;
         assert_eq!(fixture.find(2).await.state, State::Scheduled);
     }
