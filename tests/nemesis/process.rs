@@ -25,6 +25,9 @@ impl Process {
             .envs(clocks.environment())
             // For a trace of a panic, as where its handler fails, it would keep what it has read of its own file.
             .env("RUST_BACKTRACE", "0")
+            // How much memory it has is to grow by what it keeps: glibc's allocator, which has a heap for each of many threads,
+            // keeps up to three times as much over a file of SQLite, whose connections are a thread each.
+            .env("MALLOC_ARENA_MAX", "1")
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
