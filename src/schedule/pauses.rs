@@ -96,34 +96,32 @@ impl Pauses {
             }
             let changes = self.cache().changes;
             let answer = clock.timeout(ASK_LIMIT, self.all(kernel)).await;
-            match answer.unwrap_or_else(|| Err(unanswered(kernel.store.name(), ASK_LIMIT))) {
-                Ok(found) => {
-                    let until = found.into_iter().map(|paused| (paused.kind, paused.until));
-                    let until = until.collect();
-                    let mut cache = self.cache();
-                    // Else the answer may be from before the change.
-                    if cache.changes != changes {
-                        continue;
-                    }
-                    cache.asked = Some(asked);
-                    cache.until = until;
-                    if cache.failed.take().is_some() {
-                        info!("which kinds are paused is known again, and tasks start");
-                    }
-                    return Ok(());
+            let answer = answer.unwrap_or_else(|| Err(unanswered(kernel.store.name(), ASK_LIMIT)));
+            let found = answer.inspect_err(|error| self.failed(clock.moment(), error))?;
+            let mut cache = self.cache();
+            // Else the answer may be from before the change.
+            if cache.changes == changes {
+                cache.asked = Some(asked);
+                cache.until = found
+                    .into_iter()
+                    .map(|paused| (paused.kind, paused.until))
+                    .collect();
+                if cache.failed.take().is_some() {
+                    info!("which kinds are paused is known again, and tasks start");
                 }
-                Err(error) => {
-                    let failure = (clock.moment(), error.once_more());
-                    if self.cache().failed.replace(failure).is_none() {
-                        warn!(
-                            %error,
-                            "which kinds are paused cannot be found out, so no task starts here until it can; it is \
-                             tried again and again: see that the store is up, and that its tables are not locked"
-                        );
-                    }
-                    return Err(error);
-                }
+                return Ok(());
             }
+        }
+    }
+
+    /// The store has not answered.
+    fn failed(&self, now: Moment, error: &Error) {
+        if self.cache().failed.replace((now, error.once_more())).is_none() {
+            warn!(
+                %error,
+                "which kinds are paused cannot be found out, so no task starts here until it can; it is tried again and \
+                 again: see that the store is up, and that its tables are not locked"
+            );
         }
     }
 

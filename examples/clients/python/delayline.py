@@ -5,6 +5,9 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
+# In seconds: longer than a claim may wait.
+TIMEOUT = 90
+
 
 class Refused(Exception):
     """The server refused the request, and nothing was done; `problem` says which field, and what is allowed."""
@@ -50,7 +53,7 @@ class Delayline:
         _, body = self._request("POST", "/v1/claims", {"kinds": kinds, "max": max, "wait": wait, "lease": lease})
         return [(given["claim"], given["task"]) for given in body["claims"]]
 
-    def end(self, claim, how="done", timeout=90, **more):
+    def end(self, claim, how="done", timeout=TIMEOUT, **more):
         """Ends a claim by "done", "retry", "snooze" or "discard", or extends it; False if it held no more."""
         answer, _ = self._answer("POST", f"/v1/claims/{claim}/{how}", more, timeout=timeout)
         return answer == "done"
@@ -59,11 +62,11 @@ class Delayline:
     def _task(kind, key):
         return "/v1/tasks/" + "/".join(urllib.parse.quote(name, safe="") for name in (kind, key))
 
-    def _answer(self, method, path, body, name=None, timeout=90):
+    def _answer(self, method, path, body, name=None, timeout=TIMEOUT):
         _, body = self._request(method, path, body, name, timeout)
         return body["answer"], body.get("task")
 
-    def _request(self, method, path, body=None, name=None, timeout=90):
+    def _request(self, method, path, body=None, name=None, timeout=TIMEOUT):
         request = urllib.request.Request(self.url + path, method=method)
         request.add_header("Content-Type", "application/json")
         if name:
@@ -72,7 +75,6 @@ class Delayline:
             request.add_header("Authorization", f"Bearer {self.token}")
         data = None if body is None else json.dumps(body).encode()
         try:
-            # By default longer than a claim may wait.
             with urllib.request.urlopen(request, data, timeout=timeout) as response:
                 return response.status, json.load(response)
         except urllib.error.HTTPError as refused:

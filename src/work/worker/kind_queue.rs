@@ -372,21 +372,33 @@ mod tests {
     use crate::clock::Clock;
     use crate::work::handler::raw;
 
+    fn queue() -> KindQueue {
+        let handler = raw(async |_| unreachable!("it is not called"));
+        KindQueue::new("k".into(), Policy::new(), handler, Duration::MAX)
+    }
+
+    fn now(clock: &Clock) -> Now {
+        Now {
+            moment: clock.moment(),
+            store: None,
+        }
+    }
+
+    fn lease(asked: &Now) -> Lease {
+        Lease::new(asked.moment, Timestamp::default(), Duration::from_secs(30))
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_claim_that_is_about_to_start_is_not_given_back() {
         let clock = Clock::simulated(1);
-        let now = Now {
-            moment: clock.moment(),
-            store: None,
-        };
-        let handler = raw(async |_| unreachable!("it is not called"));
-        let queue = KindQueue::new("k".into(), Policy::new(), handler, Duration::MAX);
+        let now = now(&clock);
+        let queue = queue();
         let [first, second] = [1, 2].map(|number| {
             let task = Task::blank(TaskId::from_bytes([number; 16]), "k".into());
             Attempt::claimed_now(task, &clock)
         });
         assert_eq!(queue.reserve(2), 2);
-        let lease = Lease::new(now.moment, Timestamp::default(), Duration::from_secs(30));
+        let lease = lease(&now);
         queue.accept(&[Arc::clone(&first), Arc::clone(&second)], lease, false);
 
         // Another thread gives back what is queued while one starts.
@@ -405,19 +417,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_claim_that_has_waited_for_a_handler_is_renewed_before_it_starts() {
         let clock = Clock::simulated(1);
-        let now = Now {
-            moment: clock.moment(),
-            store: None,
-        };
-        let handler = raw(async |_| unreachable!("it is not called"));
-        let queue = KindQueue::new("k".into(), Policy::new(), handler, Duration::MAX);
+        let now = now(&clock);
+        let queue = queue();
         let [first, second] = [1, 2].map(|version| {
             let mut task = Task::blank(TaskId::from_bytes([1; 16]), "k".into());
             task.version = version;
             Attempt::claimed_now(task, &clock)
         });
         assert_eq!(queue.reserve(2), 2);
-        let lease = Lease::new(now.moment, Timestamp::default(), Duration::from_secs(30));
+        let lease = lease(&now);
         queue.accept(&[Arc::clone(&first)], lease, false);
         assert!(matches!(queue.next(&now), Some(Next::Start(..))));
         let handler = tokio::spawn(std::future::pending::<()>());
@@ -427,14 +435,11 @@ mod tests {
         assert!(queue.next(&now).is_none());
         assert!(queue.renewable(&now.moment, Duration::MAX).is_empty());
         clock.sleep(Duration::from_secs(10)).await;
-        let now = Now {
-            moment: clock.moment(),
-            store: None,
-        };
+        let now = self::now(&clock);
         queue.handler_ended(&first, &now.moment);
         assert!(matches!(queue.next(&now), Some(Next::Unsure)));
         let renewals = queue.renewable(&now.moment, Duration::MAX);
-        let lease = Lease::new(now.moment, Timestamp::default(), Duration::from_secs(30));
+        let lease = self::lease(&now);
         queue.renewed(&renewals[0], lease);
         assert!(matches!(queue.next(&now), Some(Next::Start(attempt, _)) if Arc::ptr_eq(&attempt, &second)));
     }

@@ -5,7 +5,7 @@ use delayline::{Answer, Error, Scheduled, Scheduler};
 
 use super::answer::Reply;
 use super::asked::{Asked, reject};
-use super::found_task::{FoundTask, VERBS};
+use super::found_task::{FoundTask, with_verbs};
 use super::request::{Action, Request};
 use super::{overtaken, rejected};
 
@@ -88,10 +88,7 @@ async fn leave_mark(
     target: &Target,
     verbs: Option<String>,
 ) -> Result<bool, Error> {
-    let mark = overtaken::mark(&request.kind, target, &asked.origin);
-    let mark = verbs
-        .into_iter()
-        .fold(mark, |mark, verbs| mark.header(VERBS, verbs));
+    let mark = with_verbs(overtaken::mark(&request.kind, target, &asked.origin), verbs);
     Ok(matches!(scheduler.schedule(mark).await?, Scheduled::New(_)))
 }
 

@@ -2,7 +2,7 @@
 
 use delayline::history::Entry;
 use delayline::store::{Expect, Target};
-use delayline::{Error, Scheduler, Task, TaskId};
+use delayline::{Error, NewTask, Scheduler, Task, TaskId};
 
 use super::origin::Origin;
 use super::overtaken;
@@ -11,9 +11,17 @@ use super::overtaken;
 pub(super) const ORIGIN: &str = "DELAYLINE_ORIGIN";
 /// The header of a task that says which messages have changed earlier tasks of its key, each with the id of that task: a
 /// verb that its producer sends again finds this one by the key.
-pub(super) const VERBS: &str = "DELAYLINE_VERBS";
+const VERBS: &str = "DELAYLINE_VERBS";
 /// How many of them it says, at the most.
 const VERBS_KEPT: usize = 16;
+
+/// Has a new task say which messages have changed earlier ones of its key, as the [last of them](FoundTask::verbs) knows.
+pub(super) fn with_verbs(task: NewTask, verbs: Option<String>) -> NewTask {
+    match verbs {
+        Some(verbs) => task.header(VERBS, verbs),
+        None => task,
+    }
+}
 
 /// A task, as a message found it.
 pub(super) struct FoundTask {

@@ -14,7 +14,7 @@ use futures_util::future::join_all;
 
 use super::answer::Reply;
 use super::asked::{Asked, kept, reject, rejected_task};
-use super::found_task::{FoundTask, VERBS};
+use super::found_task::{FoundTask, with_verbs};
 use super::request::{Action, Request};
 use super::{overtaken, rejected};
 use crate::serve::traces::Traces;
@@ -142,10 +142,9 @@ async fn look(scheduler: &Scheduler, asked: &Asked) -> Result<Next, Error> {
     loop {
         let known = match FoundTask::find(scheduler, &target, origin).await {
             Ok(Some(known)) => known,
-            Ok(None) => return Ok(Next::Write(Write::default())),
             Err(error) if error.is_transient() => return Err(error),
-            // One that cannot be read and has ended is in nobody's way; the store refuses to write beside one that has not.
-            Err(_) => return Ok(Next::Write(Write::default())),
+            // Also beside one that cannot be read: where that has not ended, the store refuses the new one.
+            Ok(None) | Err(_) => return Ok(Next::Write(Write::default())),
         };
         let task = &known.task;
         if task.id == asked.id() {
@@ -186,13 +185,8 @@ async fn look(scheduler: &Scheduler, asked: &Asked) -> Result<Next, Error> {
 impl Asked {
     /// Returns the task of the message, or the one that keeps it and says why it is rejected.
     fn to_write(&self, verbs: Option<String>) -> (NewTask, Option<String>) {
-        let with_verbs = |task| {
-            verbs
-                .into_iter()
-                .fold(task, |task: NewTask, verbs| task.header(VERBS, verbs))
-        };
         match self.task() {
-            Ok(task) => (with_verbs(task), None),
+            Ok(task) => (with_verbs(task, verbs), None),
             Err(reason) => (rejected_task(&self.message, &reason), Some(reason)),
         }
     }
